@@ -1,0 +1,3 @@
+//! The `carlos` binary.
+
+fn main() {}
