@@ -1,0 +1,311 @@
+//! The store as this product uses it: creates with four outcomes, bounded reads, whole listings.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use object_store::path::Path;
+use object_store::{
+    GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
+};
+
+use crate::Context;
+use crate::brake::Brake;
+use crate::counters::{Counters, Kind};
+use crate::deadline::{Deadline, Purpose};
+use crate::verdict::{Cause, ReadError, Verdict};
+
+/// The largest object read or written: above a 256 KiB chunk with its seal and a request with
+/// 64 KiB of SQL, below what would let one foreign object hurt.
+pub const MAX_OBJECT: u64 = 1024 * 1024;
+
+/// The most keys one listing returns: 100 pages. A day of reads in one region stays far below.
+pub const MAX_LISTED: usize = 100_000;
+
+/// Keys in one page of a LIST, which is what a store bills.
+const PAGE: usize = 1_000;
+
+/// How a create ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "a create has four outcomes and each needs its own answer"]
+pub enum Outcome {
+    /// This call put the object there.
+    Created,
+    /// Byte-equal content was there, from an earlier attempt of ours. Content that two writers could
+    /// share by chance must carry a nonce.
+    AlreadyMine,
+    /// Somebody else's content is there.
+    TakenBy(Bytes),
+    /// The deadline passed without knowing. The object may be there, or may still land; only
+    /// another create of the same bytes under the same key is safe.
+    Unknown(Cause),
+}
+
+impl Outcome {
+    /// Whether the object is there with our bytes.
+    pub fn is_ours(&self) -> bool {
+        matches!(self, Self::Created | Self::AlreadyMine)
+    }
+}
+
+/// One key of a listing.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Listed {
+    /// The whole key.
+    pub key: String,
+    /// Bytes in the object.
+    pub size: u64,
+}
+
+/// A bucket with this process's clock, brake and counters. Clones share all three; make one per
+/// process.
+#[derive(Clone, Debug)]
+pub struct Bucket {
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) ctx: Context,
+    brake: Arc<Brake>,
+    counters: Arc<Counters>,
+    doubted: bool,
+}
+
+impl Bucket {
+    /// A bucket over `store`, whose own retries must be off for conditional puts.
+    pub fn new(store: Arc<dyn ObjectStore>, ctx: Context) -> Self {
+        Self { store, ctx, brake: Arc::default(), counters: Arc::default(), doubted: false }
+    }
+
+    /// Another store under the same brake and counters.
+    pub fn beside(&self, store: Arc<dyn ObjectStore>) -> Self {
+        Self { store, ..self.clone() }
+    }
+
+    /// A bucket that reads back even what the store says it created, for stores that are not known
+    /// to keep the condition (minio#21603).
+    pub fn doubted(self) -> Self {
+        Self { doubted: true, ..self }
+    }
+
+    /// The clock and randomness this bucket works with.
+    pub fn context(&self) -> &Context {
+        &self.ctx
+    }
+
+    /// Requests sent by this process.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The brake of this process.
+    pub fn brake(&self) -> &Brake {
+        &self.brake
+    }
+
+    /// The store underneath, for parts that keep to rules of their own.
+    pub fn store(&self) -> &Arc<dyn ObjectStore> {
+        &self.store
+    }
+
+    /// Puts `body` at `key` unless something is there. Repeats the same bytes under the same key
+    /// until the purpose's deadline; reads back after every answer that is not a plain success.
+    pub async fn create(&self, key: &str, body: Bytes, purpose: Purpose) -> Outcome {
+        let path = match checked_path(key, &body) {
+            Ok(path) => path,
+            Err(cause) => return Outcome::Unknown(cause),
+        };
+        let mut deadline = Deadline::new(&self.ctx, purpose);
+        loop {
+            let verdict = match self.create_once(&path, &body, &deadline).await {
+                Ok(()) if !self.doubted => return Outcome::Created,
+                Ok(()) => Verdict::Exists,
+                Err(Verdict::Final(cause)) => return Outcome::Unknown(cause),
+                Err(verdict) => verdict,
+            };
+            let cause = match self.read_back(&path, &body, &deadline).await {
+                Ok(Some(outcome)) => return outcome,
+                Ok(None) => verdict.cause(),
+                Err(Verdict::Final(cause)) => return Outcome::Unknown(cause),
+                Err(unreadable) => unreadable.cause(),
+            };
+            if !deadline.pause().await {
+                return Outcome::Unknown(cause);
+            }
+        }
+    }
+
+    /// The object at `key`, or `None` when there is none.
+    pub async fn get(&self, key: &str, purpose: Purpose) -> Result<Option<Bytes>, ReadError> {
+        let path = parse_key(key).map_err(|cause| Verdict::Final(cause).read_error())?;
+        let mut deadline = Deadline::new(&self.ctx, purpose);
+        loop {
+            let verdict = match self.get_once(&path, None, &deadline).await {
+                Ok((body, _)) => return Ok(Some(body)),
+                Err(Verdict::Absent) => return Ok(None),
+                Err(verdict) => verdict,
+            };
+            if !verdict.is_passing() || !deadline.pause().await {
+                return Err(verdict.read_error());
+            }
+        }
+    }
+
+    /// Every key under the folder `prefix` that sorts after `start_after`, sorted. `start_after` is
+    /// a whole key, or the beginning of one; it need not exist.
+    pub async fn list(
+        &self,
+        prefix: &str,
+        start_after: Option<&str>,
+        purpose: Purpose,
+    ) -> Result<Vec<Listed>, ReadError> {
+        let (prefix, offset) =
+            list_bounds(prefix, start_after).map_err(|cause| Verdict::Final(cause).read_error())?;
+        let mut deadline = Deadline::new(&self.ctx, purpose);
+        loop {
+            let verdict = match self.list_once(&prefix, offset.as_ref(), &deadline).await {
+                Ok(listed) => return Ok(listed),
+                Err(verdict) => verdict,
+            };
+            if !verdict.is_passing() || !deadline.pause().await {
+                return Err(verdict.read_error());
+            }
+        }
+    }
+
+    /// One conditional put.
+    pub(crate) async fn create_once(
+        &self,
+        path: &Path,
+        body: &Bytes,
+        deadline: &Deadline<'_>,
+    ) -> Result<(), Verdict> {
+        let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        let put = self.store.put_opts(path, PutPayload::from(body.clone()), options);
+        self.send(Kind::Create, deadline, put).await.map(drop)
+    }
+
+    /// One replacing put. Only serials and pulses come here.
+    pub(crate) async fn replace_once(
+        &self,
+        path: &Path,
+        body: &Bytes,
+        deadline: &Deadline<'_>,
+    ) -> Result<(), Verdict> {
+        let put = self.store.put(path, PutPayload::from(body.clone()));
+        self.send(Kind::Replace, deadline, put).await.map(drop)
+    }
+
+    /// One read with the object's tag; with `unless`, only when the tag differs from that one.
+    pub(crate) async fn get_once(
+        &self,
+        path: &Path,
+        unless: Option<&str>,
+        deadline: &Deadline<'_>,
+    ) -> Result<(Bytes, Option<String>), Verdict> {
+        let options = GetOptions::new().with_if_none_match(unless);
+        let read = async {
+            let found = self.store.get_opts(path, options).await?;
+            let tag = found.meta.e_tag.clone();
+            match found.meta.size {
+                size if size > MAX_OBJECT => Ok(Err(size)),
+                _ => Ok(Ok((found.bytes().await?, tag))),
+            }
+        };
+        self.send(Kind::Get, deadline, read).await?.map_err(Verdict::TooLarge)
+    }
+
+    async fn list_once(
+        &self,
+        prefix: &Path,
+        offset: Option<&Path>,
+        deadline: &Deadline<'_>,
+    ) -> Result<Vec<Listed>, Verdict> {
+        let pages = match offset {
+            Some(offset) => self.store.list_with_offset(Some(prefix), offset),
+            None => self.store.list(Some(prefix)),
+        };
+        let found = self.send(Kind::List, deadline, collect(pages)).await?;
+        self.counters.sent(Kind::List, (found.len().saturating_sub(1) / PAGE) as u64);
+        if found.len() > MAX_LISTED {
+            return Err(Verdict::TooMany);
+        }
+        // No store's order is relied on: a directory lists in the order of its file system.
+        let mut listed: Vec<Listed> = found
+            .into_iter()
+            .filter(|meta| offset.is_none_or(|offset| meta.location > *offset))
+            .map(|meta| Listed { key: meta.location.into(), size: meta.size })
+            .collect();
+        listed.sort_unstable();
+        Ok(listed)
+    }
+
+    /// What is at `path` after a create that did not plainly succeed. `None`: nothing, which proves
+    /// nothing, since the put may still be on its way.
+    async fn read_back(
+        &self,
+        path: &Path,
+        body: &Bytes,
+        deadline: &Deadline<'_>,
+    ) -> Result<Option<Outcome>, Verdict> {
+        match self.get_once(path, None, deadline).await {
+            Ok((found, _)) if found == *body => Ok(Some(Outcome::AlreadyMine)),
+            Ok((found, _)) => Ok(Some(Outcome::TakenBy(found))),
+            Err(Verdict::Absent) => Ok(None),
+            Err(verdict) => Err(verdict),
+        }
+    }
+
+    /// One request behind the brake, counted, cut at the attempt's limit, its answer sorted.
+    async fn send<T>(
+        &self,
+        kind: Kind,
+        deadline: &Deadline<'_>,
+        request: impl Future<Output = object_store::Result<T>>,
+    ) -> Result<T, Verdict> {
+        if !self.brake.admit(&self.ctx, deadline.left()).await {
+            return Err(Verdict::Throttled);
+        }
+        self.counters.sent(kind, 1);
+        let Ok(answer) = self.ctx.timeout(deadline.attempt(), request).await else {
+            self.counters.unclear(kind);
+            return Err(Verdict::TimedOut);
+        };
+        let answer = answer.map_err(|error| Verdict::of(&error));
+        self.brake.record(&self.ctx, matches!(answer, Err(Verdict::Throttled)));
+        match &answer {
+            Err(Verdict::Throttled) => self.counters.throttled(kind),
+            Err(Verdict::Unclear(_)) => self.counters.unclear(kind),
+            _ => {}
+        }
+        answer
+    }
+}
+
+/// Reads a listing to its end, or one key past the bound.
+async fn collect(
+    mut pages: BoxStream<'static, object_store::Result<ObjectMeta>>,
+) -> object_store::Result<Vec<ObjectMeta>> {
+    let mut found = Vec::new();
+    while let Some(meta) = pages.next().await {
+        found.push(meta?);
+        if found.len() > MAX_LISTED {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+pub(crate) fn parse_key(key: &str) -> Result<Path, Cause> {
+    Path::parse(key).map_err(|error| Cause::BadKey(error.to_string()))
+}
+
+fn checked_path(key: &str, body: &Bytes) -> Result<Path, Cause> {
+    match body.len() as u64 {
+        size if size > MAX_OBJECT => Err(Cause::TooLarge(size)),
+        _ => parse_key(key),
+    }
+}
+
+fn list_bounds(prefix: &str, after: Option<&str>) -> Result<(Path, Option<Path>), Cause> {
+    Ok((parse_key(prefix)?, after.map(parse_key).transpose()?))
+}
