@@ -1,0 +1,137 @@
+//! The inner sandbox: what the process takes from itself before it reads a tenant's byte.
+//!
+//! It is the second wall. The first is the unit (or container) around the process; this one holds
+//! without it. The order matters and is held by types:
+//!
+//! 1. the process has one thread and has opened its scratch directory;
+//! 2. [`enclose`]: no new privileges, no core dump and no debugger, resource limits, Landlock.
+//!    Landlock binds the calling thread and the threads it starts later, never one that exists;
+//! 3. every other thread is started, so that each inherits Landlock;
+//! 4. [`Enclosed::seal`]: the system call filter over all threads at once. No thread, process or
+//!    socket comes into being after it.
+//!
+//! What is in force is then read back from the kernel, not concluded from calls that returned.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::process::DumpableBehavior;
+use rustix::process::Resource;
+use rustix::process::Rlimit;
+use thiserror::Error;
+
+pub use self::report::Level;
+pub use self::report::Report;
+use self::report::Status;
+use self::report::View;
+
+mod filter;
+mod report;
+mod walls;
+
+/// Where the kernel tells a process about itself.
+const STATUS: &str = "/proc/self/status";
+
+/// Longest status text read: the kernel's is about 1.5 KiB.
+const STATUS_LEN: usize = 8 * 1024;
+
+/// Memory a worker may hold in writable private pages. Below the unit's `MemoryMax=512M`, so that
+/// a runaway gets an error that SQLite turns into an answer, not the kernel's kill.
+pub const DATA_LIMIT: u64 = 480 << 20;
+
+/// Open files: standard ones, the connection, the lock, the database and SQLite's own are ten.
+pub const OPEN_FILES_LIMIT: u64 = 64;
+
+/// Why the sandbox does not stand. The worker then serves nothing.
+#[derive(Debug, Error)]
+pub enum SandboxError {
+    /// A thread that exists before Landlock would stay outside it.
+    #[error("the process has {0} threads before its sandbox; it must have one")]
+    AlreadyThreaded(u64),
+    /// The kernel refused one step.
+    #[error("{step}: {cause}")]
+    Step {
+        /// Which step.
+        step: &'static str,
+        /// What the kernel said.
+        cause: io::Error,
+    },
+    /// The system call filter could not be built or installed.
+    #[error("system call filter: {0}")]
+    Filter(String),
+}
+
+/// A process that Landlock and its limits bind, and whose system calls are still free.
+#[derive(Debug)]
+#[must_use = "the sandbox is not complete before it is sealed"]
+pub struct Enclosed {
+    status: File,
+    view: View,
+    landlock: walls::Landlocked,
+    dumpable: bool,
+}
+
+/// Takes from the calling thread, which must be the only one, what can be taken before other
+/// threads exist. Writing is left under `scratch` only, in files of at most `file_limit` bytes.
+///
+/// # Errors
+/// [`SandboxError`] when there are other threads or the kernel refuses a step. A kernel without
+/// Landlock, or with less of it, is no error: the report says so and its reader decides.
+pub fn enclose(scratch: &Path, file_limit: u64) -> Result<Enclosed, SandboxError> {
+    // Opened now, read later: nothing under /proc opens once Landlock is in force.
+    let status = File::open(STATUS).map_err(|cause| step("open /proc/self/status", cause))?;
+    let threads = read_status(&status).threads;
+    if threads != 1 {
+        return Err(SandboxError::AlreadyThreaded(threads));
+    }
+    let view = View::take();
+    rustix::thread::set_no_new_privs(true).map_err(|e| step("no_new_privs", e.into()))?;
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|e| step("dumpable", e.into()))?;
+    let behavior = rustix::process::dumpable_behavior().map_err(|e| step("dumpable", e.into()))?;
+    let dumpable = behavior != DumpableBehavior::NotDumpable;
+    set_limits(file_limit)?;
+    Ok(Enclosed { status, view, landlock: walls::restrict_to(scratch), dumpable })
+}
+
+impl Enclosed {
+    /// Puts the system call filter over every thread of the process, for good.
+    ///
+    /// # Errors
+    /// [`SandboxError::Filter`] when the kernel refuses it.
+    pub fn seal(self) -> Result<Report, SandboxError> {
+        filter::apply_to_all_threads().map_err(SandboxError::Filter)?;
+        Ok(Report::new(&read_status(&self.status), self.view, self.landlock, self.dumpable))
+    }
+}
+
+/// Hard limits, so that the process cannot raise them again.
+fn set_limits(file_limit: u64) -> Result<(), SandboxError> {
+    let limits = [
+        (Resource::Core, 0),
+        (Resource::Data, DATA_LIMIT),
+        (Resource::Fsize, file_limit),
+        (Resource::Memlock, 0),
+        (Resource::Nofile, OPEN_FILES_LIMIT),
+    ];
+    for (resource, limit) in limits {
+        // Never above what the unit already allows.
+        let held = rustix::process::getrlimit(resource).maximum;
+        let limit = Some(held.map_or(limit, |held| held.min(limit)));
+        rustix::process::setrlimit(resource, Rlimit { current: limit, maximum: limit })
+            .map_err(|e| step("resource limits", e.into()))?;
+    }
+    Ok(())
+}
+
+fn read_status(file: &File) -> Status {
+    let mut text = vec![0; STATUS_LEN];
+    let len = file.read_at(&mut text, 0).unwrap_or(0);
+    Status::parse(&String::from_utf8_lossy(&text[..len]))
+}
+
+fn step(step: &'static str, cause: io::Error) -> SandboxError {
+    SandboxError::Step { step, cause }
+}

@@ -1,0 +1,158 @@
+//! What is in force, read back from the kernel.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::walls::Landlocked;
+
+/// Network devices of the process's own network namespace, one a line after two lines of heading.
+const NETWORK_DEVICES: &str = "/proc/self/net/dev";
+
+/// Where instances keep their live databases: empty as seen by a worker (db-forward §8.3).
+const DATA: &str = "/data";
+
+/// The box's configuration and credentials: closed to a worker (db-forward §8.3).
+const CONFIGURATION: &str = "/etc/carlos";
+
+/// How much of what was asked for the kernel enforces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// All of it.
+    Full,
+    /// Nothing.
+    None,
+    /// Some: an older kernel.
+    Partial,
+}
+
+/// The sandbox as the kernel and the file system show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// How much of the Landlock request is enforced.
+    pub landlock: Level,
+    /// Version of Landlock the kernel speaks; 0 for none.
+    pub landlock_abi: u32,
+    /// The kernel shows a system call filter on this process.
+    pub seccomp: bool,
+    /// The kernel shows `NoNewPrivs: 1`.
+    pub no_new_privs: bool,
+    /// Neither a core dump nor a debugger of the same user gets at the memory.
+    pub non_dumpable: bool,
+    /// Every network device of the namespace is loopback. Seen before Landlock closed the view.
+    pub only_loopback: bool,
+    /// `/data` is empty or does not exist. Seen before Landlock closed the view.
+    pub data_empty: bool,
+    /// `/etc/carlos` cannot be read or does not exist. Seen before Landlock closed the view.
+    pub config_unreadable: bool,
+    /// User id the worker runs as.
+    pub uid: u32,
+    /// Threads of the process, all of them under the filter.
+    pub threads: u64,
+}
+
+impl Report {
+    pub(super) fn new(status: &Status, view: View, landlock: Landlocked, dumpable: bool) -> Self {
+        Self {
+            landlock: landlock.level,
+            landlock_abi: landlock.abi,
+            // 2 is SECCOMP_MODE_FILTER.
+            seccomp: status.seccomp == 2,
+            no_new_privs: status.no_new_privs == 1,
+            non_dumpable: !dumpable,
+            only_loopback: view.only_loopback,
+            data_empty: view.data_empty,
+            config_unreadable: view.config_unreadable,
+            uid: view.uid,
+            threads: status.threads,
+        }
+    }
+}
+
+/// The lines of /proc/self/status that count here; a missing one reads as 0.
+#[derive(Debug, Default)]
+pub(super) struct Status {
+    pub(super) no_new_privs: u64,
+    pub(super) seccomp: u64,
+    pub(super) threads: u64,
+}
+
+impl Status {
+    pub(super) fn parse(text: &str) -> Self {
+        let field = |name: &str| {
+            text.lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+                .and_then(|value| value.trim().parse().ok())
+                .unwrap_or(0)
+        };
+        Self {
+            no_new_privs: field("NoNewPrivs"),
+            seccomp: field("Seccomp"),
+            threads: field("Threads"),
+        }
+    }
+}
+
+/// What the walls around the process leave to be seen, before its own close the view.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View {
+    only_loopback: bool,
+    data_empty: bool,
+    config_unreadable: bool,
+    uid: u32,
+}
+
+impl View {
+    pub(super) fn take() -> Self {
+        Self {
+            only_loopback: fs::read_to_string(NETWORK_DEVICES)
+                .is_ok_and(|devices| only_loopback(&devices)),
+            data_empty: is_empty_or_absent(Path::new(DATA)),
+            config_unreadable: fs::read_dir(CONFIGURATION).is_err(),
+            uid: rustix::process::getuid().as_raw(),
+        }
+    }
+}
+
+fn only_loopback(devices: &str) -> bool {
+    devices
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .all(|(name, _counters)| name.trim() == "lo")
+}
+
+fn is_empty_or_absent(dir: &Path) -> bool {
+    match fs::read_dir(dir) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_lines_are_found_by_their_whole_name() {
+        let status =
+            Status::parse("Threads:\t2\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n");
+        assert_eq!((status.threads, status.no_new_privs, status.seccomp), (2, 1, 2));
+        assert_eq!(Status::parse("Seccomp_filters:\t2\n").seccomp, 0);
+    }
+
+    #[test]
+    fn any_device_but_loopback_is_noticed() {
+        let head = "Inter-|   Receive\n face |bytes\n";
+        assert!(only_loopback(&format!("{head}    lo: 0 0\n")));
+        assert!(!only_loopback(&format!("{head}    lo: 0 0\n  eth0: 1 1\n")));
+    }
+
+    #[test]
+    fn an_empty_and_an_absent_directory_are_both_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(is_empty_or_absent(dir.path()));
+        assert!(is_empty_or_absent(&dir.path().join("none")));
+        fs::write(dir.path().join("registry.db"), b"").unwrap();
+        assert!(!is_empty_or_absent(dir.path()));
+    }
+}
