@@ -1,0 +1,290 @@
+//! The request of a forwarded read, and what a box checks of it before it acts (db-forward §5.5,
+//! §5.9).
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::envelope::Payload;
+use crate::ids::{Account, App, Host, Incarnation, ReadId, Region};
+use crate::keys::QueueEntry;
+use crate::limits::{CLOCK_SKEW, EMAIL_BYTES, PICKUP_WINDOW, SQL_BYTES};
+use crate::seal::ReplyPublic;
+use crate::time::{At, Seconds};
+
+/// The operation of phase 1.
+pub const OP_QUERY: &str = "query";
+
+/// The character that JSON decoders put where bytes were not UTF-8.
+const REPLACEMENT: char = '\u{fffd}';
+
+/// A forwarded read, as the console signs it. It names no bucket, no prefix and no key: the box
+/// derives those itself (db-forward §8.2).
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadRequest {
+    purpose: String,
+    v: u32,
+    /// The read.
+    pub id: ReadId,
+    /// The account that owns the instance.
+    pub account: Account,
+    /// The account's app.
+    pub app: App,
+    /// The instance.
+    pub host: Host,
+    /// Which life of the host's name was admitted.
+    pub incarnation: Incarnation,
+    /// Where the data lives.
+    pub region: Region,
+    /// What to do; [`OP_QUERY`], or an operation of a later phase.
+    pub op: String,
+    /// The statement, at most [`SQL_BYTES`] bytes.
+    pub sql: String,
+    /// The copy wanted.
+    pub at: At,
+    /// Whom to seal the answer for.
+    pub reply_key: ReplyPublic,
+    /// The member who asked, as an e-mail address.
+    pub by: String,
+    /// When the console admitted the read.
+    pub issued_at: Seconds,
+}
+
+impl Payload for ReadRequest {
+    const PURPOSE: &'static str = "carlos-db-read-v1";
+    const VERSION: u32 = 1;
+}
+
+/// What the console fills in; the purpose and the version are not anyone's choice.
+#[derive(Clone, Debug)]
+pub struct NewRequest {
+    /// See [`ReadRequest::id`].
+    pub id: ReadId,
+    /// See [`ReadRequest::account`].
+    pub account: Account,
+    /// See [`ReadRequest::app`].
+    pub app: App,
+    /// See [`ReadRequest::host`].
+    pub host: Host,
+    /// See [`ReadRequest::incarnation`].
+    pub incarnation: Incarnation,
+    /// See [`ReadRequest::region`].
+    pub region: Region,
+    /// See [`ReadRequest::op`].
+    pub op: String,
+    /// See [`ReadRequest::sql`].
+    pub sql: String,
+    /// See [`ReadRequest::at`].
+    pub at: At,
+    /// See [`ReadRequest::reply_key`].
+    pub reply_key: ReplyPublic,
+    /// See [`ReadRequest::by`].
+    pub by: String,
+    /// See [`ReadRequest::issued_at`].
+    pub issued_at: Seconds,
+}
+
+impl From<NewRequest> for ReadRequest {
+    fn from(new: NewRequest) -> Self {
+        Self {
+            purpose: Self::PURPOSE.to_owned(),
+            v: Self::VERSION,
+            id: new.id,
+            account: new.account,
+            app: new.app,
+            host: new.host,
+            incarnation: new.incarnation,
+            region: new.region,
+            op: new.op,
+            sql: new.sql,
+            at: new.at,
+            reply_key: new.reply_key,
+            by: new.by,
+            issued_at: new.issued_at,
+        }
+    }
+}
+
+/// Why a box leaves a verified request alone.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+pub enum RequestRefusal {
+    /// The pickup window has closed.
+    #[error("the request is too old")]
+    Expired,
+    /// The id is not the one of the object's key.
+    #[error("the request lies under another read's key")]
+    ForeignId,
+    /// The region is not this box's.
+    #[error("the request is for another region")]
+    ForeignRegion,
+    /// The entry that named it has another id, region or time.
+    #[error("the queue entry does not fit the request")]
+    ForeignQueueEntry,
+    /// Issued further in the future than clocks may differ.
+    #[error("the request is from the future")]
+    FromTheFuture,
+    /// A field is longer than the protocol allows.
+    #[error("a field of the request is too long")]
+    TooLong,
+    /// An operation of a later phase: another box may know it.
+    #[error("an operation this program does not know")]
+    UnknownOp,
+}
+
+impl ReadRequest {
+    /// Checks a verified request against where it was found, this box and the time.
+    ///
+    /// `read_from` is the id in the object's key, `queue` the entry that led here.
+    ///
+    /// # Errors
+    /// [`RequestRefusal`], the first that applies.
+    pub fn check(
+        &self,
+        read_from: &ReadId,
+        own_region: &Region,
+        now_unix: u64,
+        queue: &QueueEntry,
+    ) -> Result<(), RequestRefusal> {
+        if self.id != *read_from {
+            return Err(RequestRefusal::ForeignId);
+        }
+        if self.region != *own_region {
+            return Err(RequestRefusal::ForeignRegion);
+        }
+        if *queue != self.queue_entry() {
+            return Err(RequestRefusal::ForeignQueueEntry);
+        }
+        check_age(self.issued_at, now_unix)?;
+        if self.sql.len() > SQL_BYTES || self.by.len() > EMAIL_BYTES {
+            return Err(RequestRefusal::TooLong);
+        }
+        if self.op == OP_QUERY { Ok(()) } else { Err(RequestRefusal::UnknownOp) }
+    }
+
+    /// The queue entry that points at this request. Its key carries the hour, so equality of the
+    /// entry is equality of region, hour, time and id.
+    pub fn queue_entry(&self) -> QueueEntry {
+        QueueEntry { region: self.region.clone(), issued_at: self.issued_at, id: self.id }
+    }
+}
+
+/// Whether a read issued at this time may still be picked up: at most the window old, or the skew
+/// in the future. A box asks this of a queue entry before it reads the request.
+///
+/// # Errors
+/// [`RequestRefusal::Expired`] or [`RequestRefusal::FromTheFuture`].
+pub fn check_age(issued_at: Seconds, now_unix: u64) -> Result<(), RequestRefusal> {
+    let issued_at = issued_at.unix();
+    if now_unix.saturating_sub(issued_at) > PICKUP_WINDOW.as_secs() {
+        return Err(RequestRefusal::Expired);
+    }
+    if issued_at.saturating_sub(now_unix) > CLOCK_SKEW.as_secs() {
+        return Err(RequestRefusal::FromTheFuture);
+    }
+    Ok(())
+}
+
+/// The statement holds bytes that would not survive JSON, so a box would run other bytes than were
+/// typed (db-forward §10, DBF-32).
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+#[error("not UTF-8 text, or it holds U+FFFD")]
+pub struct NotSendable;
+
+/// Reads a statement as text that JSON carries unchanged.
+///
+/// # Errors
+/// [`NotSendable`] for bytes that are not UTF-8 and for text that holds U+FFFD.
+pub fn sendable_sql(sql: &[u8]) -> Result<&str, NotSendable> {
+    let sql = std::str::from_utf8(sql).map_err(|_| NotSendable)?;
+    if sql.contains(REPLACEMENT) { Err(NotSendable) } else { Ok(sql) }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::Ulid;
+    use crate::envelope::{KeyFile, RootKeys, verify};
+    use crate::limits::ENVELOPE_BYTES;
+    use crate::seal::ReplyKey;
+    use crate::testing::Counter;
+
+    pub(crate) fn request() -> ReadRequest {
+        let account = Account::parse("acme").expect("label");
+        let app = App::parse("shop").expect("label");
+        let host = Host::parse("shop.example.com").expect("host");
+        let incarnation = Incarnation::of(&account, &app, &host, Ulid::nil());
+        NewRequest {
+            id: ReadId::from_bytes([7; 16]),
+            account,
+            app,
+            host,
+            incarnation,
+            region: Region::parse("uk").expect("label"),
+            op: OP_QUERY.into(),
+            sql: "SELECT count(*) FROM orders".into(),
+            at: At::Newest,
+            reply_key: ReplyKey::generate(&mut Counter(5)).public(),
+            by: "member@example.com".into(),
+            issued_at: Seconds::new(1_792_659_600),
+        }
+        .into()
+    }
+
+    fn check(request: &ReadRequest, now: u64) -> Result<(), RequestRefusal> {
+        let region = Region::parse("uk").expect("label");
+        let entry = QueueEntry {
+            region: region.clone(),
+            issued_at: Seconds::new(1_792_659_600),
+            id: ReadId::from_bytes([7; 16]),
+        };
+        request.check(&ReadId::from_bytes([7; 16]), &region, now, &entry)
+    }
+
+    #[test]
+    fn a_request_is_taken_within_its_window_only() {
+        let issued = 1_792_659_600;
+        assert_eq!(check(&request(), issued), Ok(()));
+        assert_eq!(check(&request(), issued + 60), Ok(()));
+        assert_eq!(check(&request(), issued + 61), Err(RequestRefusal::Expired));
+        assert_eq!(check(&request(), issued - 60), Ok(()));
+        assert_eq!(check(&request(), issued - 61), Err(RequestRefusal::FromTheFuture));
+    }
+
+    #[test]
+    fn a_request_found_elsewhere_is_refused() {
+        let other_id = ReadRequest { id: ReadId::from_bytes([8; 16]), ..request() };
+        let other_region = ReadRequest { region: Region::parse("ie").expect("label"), ..request() };
+        let other_time = ReadRequest { issued_at: Seconds::new(1_792_659_601), ..request() };
+        let now = 1_792_659_600;
+        assert_eq!(check(&other_id, now), Err(RequestRefusal::ForeignId));
+        assert_eq!(check(&other_region, now), Err(RequestRefusal::ForeignRegion));
+        assert_eq!(check(&other_time, now), Err(RequestRefusal::ForeignQueueEntry));
+    }
+
+    #[test]
+    fn operations_of_later_phases_and_long_fields_are_left_alone() {
+        let pull = ReadRequest { op: "pull".into(), ..request() };
+        assert_eq!(check(&pull, 1_792_659_600), Err(RequestRefusal::UnknownOp));
+        let long = ReadRequest { sql: "x".repeat(SQL_BYTES + 1), ..request() };
+        assert_eq!(check(&long, 1_792_659_600), Err(RequestRefusal::TooLong));
+    }
+
+    #[test]
+    fn the_longest_statement_fits_its_envelope() {
+        let key = KeyFile::generate_root(&mut Counter(1));
+        let roots: RootKeys = [key.public()].into_iter().collect();
+        let sql = "\u{1}".repeat(SQL_BYTES);
+        let by = "b".repeat(EMAIL_BYTES);
+        let request = ReadRequest { sql, by, ..request() };
+        let bytes = key.sign(&request).expect("within bounds").to_bytes();
+        assert!(bytes.len() <= ENVELOPE_BYTES);
+        assert_eq!(verify(&roots, &bytes), Ok(request));
+    }
+
+    #[test]
+    fn statements_that_json_would_rewrite_are_not_sent() {
+        assert_eq!(sendable_sql("SELECT 'é\0'".as_bytes()), Ok("SELECT 'é\0'"));
+        assert_eq!(sendable_sql(b"SELECT '\xff'"), Err(NotSendable));
+        assert_eq!(sendable_sql("SELECT '\u{fffd}'".as_bytes()), Err(NotSendable));
+    }
+}
