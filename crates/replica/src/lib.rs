@@ -1,1 +1,50 @@
-//! Being written.
+//! Reading Litestream replicas: what is there, which files lead to a moment, and the database
+//! they restore to.
+//!
+//! | module | what it does | feature |
+//! |---|---|---|
+//! | [`plan`] | from a listing and a target to the list of files to apply; pure | `plan` |
+//! | [`store`] | listings and file bytes from an object store, both layouts | `plan` |
+//! | [`apply`] | from the planned files' bytes to a database file | `apply` |
+//! | [`restore`] | the three together, with one new plan when a file vanishes | both |
+//! | [`cmd`] | what `carlos replica` prints | both |
+//! | [`writer`] | writes a replica from a page source | both |
+//!
+//! A process with only `plan` cannot decode a page (db-forward §8.1): it reads listings, the
+//! 100-byte header of a file, and bytes that it passes on.
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_macros))]
+
+mod file;
+
+#[cfg(feature = "apply")]
+pub mod apply;
+#[cfg(all(feature = "plan", feature = "apply"))]
+pub mod cmd;
+#[cfg(feature = "plan")]
+mod layout;
+#[cfg(feature = "plan")]
+pub mod plan;
+#[cfg(feature = "plan")]
+pub mod reader;
+#[cfg(all(feature = "plan", feature = "apply"))]
+pub mod restore;
+#[cfg(feature = "plan")]
+pub mod store;
+#[cfg(all(feature = "plan", feature = "apply"))]
+pub mod writer;
+
+pub use carlos_ltx::{HEADER_LEN, Header, Txid, TxidRange};
+pub use file::{LEVELS, PlannedFile, SNAPSHOT_LEVEL};
+
+#[cfg(feature = "apply")]
+pub use apply::{Restore, RestoreError, RestoreOptions, Restored};
+#[cfg(feature = "plan")]
+pub use layout::Layout;
+#[cfg(feature = "plan")]
+pub use plan::{Listing, Plan, PlanError, ReplicaFile, Rereading, Resolution, Target, plan};
+#[cfg(feature = "plan")]
+pub use reader::{ByteStream, Fetch, ReadError, ReplicaReader};
+#[cfg(all(feature = "plan", feature = "apply"))]
+pub use restore::{RestoreFailure, restore_to_file};
+#[cfg(feature = "plan")]
+pub use store::StoreReplica;
