@@ -17,9 +17,9 @@ use crate::counters::{Counters, Kind};
 use crate::deadline::{Deadline, Purpose};
 use crate::verdict::{Cause, ReadError, Verdict};
 
-/// The largest object read or written: above a 256 KiB chunk with its seal and a request with
-/// 64 KiB of SQL, below what would let one foreign object hurt.
-pub const MAX_OBJECT: u64 = 1024 * 1024;
+/// The largest object read or written: above a pull's chunk of 1 MiB with its seal, below what
+/// would let one foreign object hurt.
+pub const MAX_OBJECT: u64 = 2 * 1024 * 1024;
 
 /// The most keys one listing returns: 100 pages. A day of reads in one region stays far below.
 pub const MAX_LISTED: usize = 100_000;

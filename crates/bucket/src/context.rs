@@ -208,9 +208,8 @@ impl std::fmt::Debug for Context {
 #[derive(Clone, Debug)]
 pub struct ContextEntropy(Context);
 
-impl ContextEntropy {
-    /// Fills `out` with random bytes.
-    pub fn fill(&mut self, out: &mut [u8]) {
+impl carlos_protocol::Entropy for ContextEntropy {
+    fn fill(&mut self, out: &mut [u8]) {
         self.0.fill(out);
     }
 }

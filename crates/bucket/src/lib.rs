@@ -22,16 +22,36 @@
 //! ```
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_macros))]
 
+pub mod chain;
+pub mod expire;
+pub mod fault;
+pub mod guard;
+pub mod hook;
+pub mod layer;
+pub mod poller;
+pub mod probe;
+pub mod queue;
+pub mod serial;
+pub mod shuffle;
+pub mod toys;
+
 mod brake;
 mod bucket;
 mod context;
 mod counters;
 mod deadline;
+mod open;
 mod verdict;
 
 pub use brake::Brake;
 pub use bucket::{Bucket, Listed, MAX_LISTED, MAX_OBJECT, Outcome};
+pub use chain::{Append, Chain, ChainError, Head};
 pub use context::{Context, ContextEntropy, Elapsed};
 pub use counters::{Counters, Kind, Tally};
 pub use deadline::Purpose;
+pub use guard::WriteOnceGuard;
+pub use open::{OpenError, file_url, open_store};
+pub use poller::{Pace, Poller};
+pub use queue::{Queue, QueueWatch};
+pub use serial::{News, Pulse, Serial};
 pub use verdict::{Cause, HttpStatus, ReadError};

@@ -8,6 +8,9 @@ pub enum Cause {
     /// The store refuses this principal.
     #[error("the store denied access: {0}")]
     Denied(String),
+    /// The content is not one its object may hold.
+    #[error("not a usable content: {0}")]
+    BadBody(String),
     /// The key is not one a store can hold.
     #[error("not a usable key: {0}")]
     BadKey(String),

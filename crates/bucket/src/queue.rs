@@ -1,0 +1,140 @@
+//! The queue of one region: empty objects whose names begin with a time, so that one listing reads
+//! the pickup window and its cost does not grow with history (db-forward §5.4, §5.8).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use carlos_protocol::ids::Region;
+use carlos_protocol::keys::{Key, QueueEntry, queue_prefix, queue_start};
+use carlos_protocol::limits::{CLOCK_SKEW, PICKUP_WINDOW, QUEUE_SWEEP};
+use carlos_protocol::time::{Hour, Seconds};
+
+use crate::bucket::{Bucket, Listed, Outcome};
+use crate::deadline::Purpose;
+use crate::poller::{Pace, Poller};
+use crate::serial::{News, Serial};
+use crate::verdict::ReadError;
+
+/// How far back a listing starts: the window, and a clock that runs ahead by the allowed skew.
+const LOOK_BACK: Duration = PICKUP_WINDOW.saturating_add(CLOCK_SKEW);
+
+/// Writes and reads one region's queue.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    bucket: Bucket,
+    region: Region,
+}
+
+impl Queue {
+    /// The queue of `region`.
+    pub fn new(bucket: Bucket, region: Region) -> Self {
+        Self { bucket, region }
+    }
+
+    /// Announces a request that exists. The key is unique to its read, so meeting an empty object
+    /// there is meeting oneself.
+    pub async fn add(&self, entry: &QueueEntry, purpose: Purpose) -> Outcome {
+        self.bucket.create(&entry.to_string(), Bytes::new(), purpose).await
+    }
+
+    /// The entries that are in the window by this process's clock, oldest first. Names that are not
+    /// entries are passed over.
+    ///
+    /// # Errors
+    /// [`ReadError`] when an hour could not be listed; half a window is not an answer.
+    pub async fn window(&self) -> Result<Vec<QueueEntry>, ReadError> {
+        let now = self.bucket.context().now_unix();
+        let oldest = now.saturating_sub(LOOK_BACK.as_secs());
+        let newest = now + CLOCK_SKEW.as_secs();
+        let mut entries = self.hour(Hour::of(oldest), oldest).await?;
+        if Hour::of(newest) != Hour::of(oldest) {
+            entries.extend(self.hour(Hour::of(newest), oldest).await?);
+        }
+        entries.retain(|entry| (oldest..=newest).contains(&entry.issued_at.unix()));
+        entries.sort_by_key(|entry| (entry.issued_at.unix(), entry.id.as_text()));
+        Ok(entries)
+    }
+
+    async fn hour(&self, hour: Hour, oldest: u64) -> Result<Vec<QueueEntry>, ReadError> {
+        let start = queue_start(&self.region, hour, Seconds::new(oldest));
+        let prefix = queue_prefix(&self.region, hour);
+        let listed = self.bucket.list(&prefix, Some(&start), Purpose::Sweep).await?;
+        Ok(listed.iter().filter_map(entry).collect())
+    }
+}
+
+fn entry(listed: &Listed) -> Option<QueueEntry> {
+    match Key::parse(&listed.key) {
+        Ok(Key::Queue(entry)) => Some(entry),
+        _ => None,
+    }
+}
+
+/// A box's watch over its queue: polls the serial, lists when it moves and every 30 s if it does
+/// not, quickens while there is work.
+#[derive(Debug)]
+pub struct QueueWatch {
+    queue: Queue,
+    serial: Serial,
+    poller: Poller,
+    listed_at: Option<Duration>,
+    owed: bool,
+}
+
+impl QueueWatch {
+    /// A watch over the queue of `region`. Its first look lists.
+    pub fn new(bucket: Bucket, region: Region, pace: Pace) -> Self {
+        let poller = Poller::new(bucket.context().clone(), pace);
+        let serial = Serial::new(bucket.clone(), Key::Serial(region.clone()).to_path());
+        let queue = Queue::new(bucket, region);
+        Self { queue, serial, poller, listed_at: None, owed: true }
+    }
+
+    /// Waits for the next listing and returns its window, which holds entries of earlier windows
+    /// again while they are in it. Safe to drop and call again, so it can stand in a `select!`
+    /// beside the shutdown signal.
+    pub async fn next(&mut self) -> Vec<QueueEntry> {
+        loop {
+            self.poller.wait().await;
+            self.look().await;
+            if !self.owed {
+                continue;
+            }
+            match self.queue.window().await {
+                Ok(entries) => return self.listed(entries),
+                Err(error) => self.failed("list the queue", &error),
+            }
+        }
+    }
+
+    /// One look at the serial. A failed look changes nothing but the pace.
+    async fn look(&mut self) {
+        match self.serial.poll().await {
+            Ok(news) => {
+                self.poller.answered();
+                self.owed |= news == News::Moved;
+            }
+            Err(error) => self.failed("read the serial", &error),
+        }
+        self.owed |= self.sweep_is_due();
+    }
+
+    fn sweep_is_due(&self) -> bool {
+        let now = self.queue.bucket.context().monotonic();
+        self.listed_at.is_none_or(|at| now >= at + QUEUE_SWEEP)
+    }
+
+    fn listed(&mut self, entries: Vec<QueueEntry>) -> Vec<QueueEntry> {
+        self.owed = false;
+        self.listed_at = Some(self.queue.bucket.context().monotonic());
+        if !entries.is_empty() {
+            self.poller.saw_work();
+        }
+        entries
+    }
+
+    fn failed(&mut self, what: &str, error: &ReadError) {
+        tracing::warn!(region = %self.queue.region, %error, "cannot {what}");
+        self.poller.turned_away();
+    }
+}
