@@ -1,1 +1,57 @@
-//! Being written.
+//! The console: people's CLIs ask it for apps, instances and forwarded database reads.
+//!
+//! A forwarded read is one open HTTP request and nothing more (db-forward §5.2): the console signs
+//! a request into the bucket, relays what a box writes as response lines, and forgets the read with
+//! the response. It holds rows only as ciphertext and never reads a region's data bucket.
+//!
+//! [`run`] is the whole service; `main` only sets it up from the environment.
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_macros))]
+
+mod admission;
+mod audit;
+mod budget;
+mod config;
+mod console;
+mod evidence;
+mod gate;
+mod reads;
+mod records;
+mod refusal;
+mod routes;
+mod server;
+mod statement;
+mod timings;
+
+use std::sync::Arc;
+
+use carlos_bucket::Bucket;
+use tokio::net::TcpListener;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+pub use crate::{
+    config::{ConfigError, ConsoleConfig, MAX_CONNECTIONS, required},
+    timings::Timings,
+};
+use crate::{console::Console, server::Server};
+
+/// Serves on `listener` until `shutdown`, then ends every open read, waits for a bounded time and
+/// returns. Nothing is left to recover: no read outlives its request (db-forward §5.3, J1).
+pub async fn run(
+    config: ConsoleConfig,
+    bucket: Bucket,
+    listener: TcpListener,
+    shutdown: CancellationToken,
+) {
+    let tasks = TaskTracker::new();
+    let context = bucket.context().clone();
+    let console = Arc::new(Console::new(&config, bucket, tasks.clone(), shutdown.clone()));
+    let server = Server {
+        context,
+        app: routes::router(console),
+        timings: config.timings,
+        max_connections: config.max_connections,
+        tasks,
+        shutdown,
+    };
+    server.serve(listener).await;
+}

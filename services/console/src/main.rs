@@ -1,0 +1,38 @@
+//! The console as its own process, set up by its environment; see `carlos_console` for the rest.
+
+use std::{error::Error, net::SocketAddr};
+
+use carlos_bucket::{Bucket, Context, open_store};
+use carlos_console::{ConsoleConfig, required, run};
+use tokio::{net::TcpListener, signal::unix};
+use tokio_util::sync::CancellationToken;
+
+/// Loopback: who wants more puts a proxy with TLS in front, since tokens travel in the clear here.
+const LISTEN: &str = "127.0.0.1:8080";
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    let var = |name: &str| std::env::var(name).ok();
+    let config = ConsoleConfig::from_env(var)?;
+    let store = open_store(&required::<String>(var, "CARLOS_BUCKET")?)?;
+    let bucket = Bucket::new(store, Context::system());
+    let listen: SocketAddr = var("CARLOS_LISTEN").as_deref().unwrap_or(LISTEN).parse()?;
+    let listener = TcpListener::bind(listen).await?;
+    tracing::info!(address = %listener.local_addr()?, "listening");
+    let shutdown = CancellationToken::new();
+    let (interrupt, terminate) = (unix::SignalKind::interrupt(), unix::SignalKind::terminate());
+    let (mut interrupt, mut terminate) = (unix::signal(interrupt)?, unix::signal(terminate)?);
+    let stop = async {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        shutdown.cancel();
+        std::future::pending().await
+    };
+    tokio::select! {
+        () = run(config, bucket, listener, shutdown.clone()) => Ok(()),
+        never = stop => never,
+    }
+}

@@ -1,0 +1,168 @@
+//! What a box writes becomes response lines (db-forward §5.5 steps 6 and 7).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use carlos_bucket::{Bucket, Listed, Purpose, ReadError};
+use carlos_protocol::{
+    ids::ReadId,
+    keys::{self, Key},
+    limits,
+    lines::{Line, Phase},
+    picked::Picked,
+    result::ReadResult,
+    seal::SEAL_OVERHEAD,
+};
+
+use super::pace::{Ending, Pace};
+
+/// Follows one admitted read to its end.
+pub(crate) struct Relay {
+    output: Output,
+    pace: Pace,
+    next: u64,
+    bytes: u64,
+}
+
+/// The read's objects, as the console sees them: all written by a box, none of them trusted.
+struct Output {
+    bucket: Bucket,
+    id: ReadId,
+}
+
+impl Relay {
+    /// A relay for the read `id`, whose request was issued at `issued` on the monotonic clock.
+    pub(crate) fn new(bucket: Bucket, id: ReadId, mut pace: Pace, issued: Duration) -> Self {
+        let unpicked_at = issued + pace.timings.pickup;
+        pace.enter(Phase::Queued, unpicked_at, Ending::Unpicked);
+        Self { output: Output { bucket, id }, pace, next: 1, bytes: 0 }
+    }
+
+    /// Relays until the result line is written or the request ends, then ends the response.
+    pub(crate) async fn run(mut self) -> Ending {
+        let ending = match self.relay().await {
+            Ok(()) => Ending::Answered,
+            Err(ending) => ending,
+        };
+        self.pace.finish(ending);
+        ending
+    }
+
+    async fn relay(&mut self) -> Result<(), Ending> {
+        let picked = self.owner().await?;
+        let at = self.owners_end(&picked);
+        self.pace.enter(Phase::Reading, at, Ending::Overdue);
+        self.pace.send(&Line::Picked(picked.box_name.clone())).await?;
+        self.stream().await
+    }
+
+    async fn owner(&mut self) -> Result<Picked, Ending> {
+        loop {
+            let found = self.pace.attend(self.output.object(&Key::Picked(self.output.id))).await?;
+            if let Some(bytes) = quiet(found) {
+                return Picked::from_bytes(&bytes)
+                    .map_err(|error| self.output.malformed("picked", &error));
+            }
+            self.pace.pause(self.pace.timings.picked_poll).await?;
+        }
+    }
+
+    /// The owner's own deadline and the grace, but never more than a deadline can be: the time is
+    /// a box's word, by a box's clock (db-forward §5.5 step 7).
+    fn owners_end(&self, picked: &Picked) -> Duration {
+        let now = self.output.bucket.context().now_unix();
+        let deadline = picked.clamped_deadline(now).unix();
+        let stated = Duration::from_secs(deadline.saturating_sub(now));
+        self.pace.now() + stated.min(self.pace.timings.owner) + self.pace.timings.grace
+    }
+
+    async fn stream(&mut self) -> Result<(), Ending> {
+        let mut result = None;
+        loop {
+            // The result first, the listing second: the owner writes its last chunk before the
+            // result, so a listing taken after the result misses no chunk of it (codex 20).
+            if result.is_none() {
+                result = self.result().await?;
+            }
+            self.chunks(result.as_ref().map(|result| result.last_seq)).await?;
+            if let Some(result) = result.take_if(|result| self.next > result.last_seq) {
+                return self.pace.send(&Line::Result(result)).await;
+            }
+            self.pace.pause(self.pace.timings.output_poll).await?;
+        }
+    }
+
+    async fn result(&mut self) -> Result<Option<ReadResult>, Ending> {
+        let found = self.pace.attend(self.output.object(&Key::Result(self.output.id))).await?;
+        let Some(bytes) = quiet(found) else { return Ok(None) };
+        let result = ReadResult::from_bytes(&bytes);
+        result.map(Some).map_err(|error| self.output.malformed("result.json", &error))
+    }
+
+    /// Writes every listed chunk that is next in order, up to `last` once the result names it.
+    async fn chunks(&mut self, last: Option<u64>) -> Result<(), Ending> {
+        let listed = self.pace.attend(self.output.list(self.next - 1)).await?;
+        for (seq, size) in quiet(listed.map(Some)).unwrap_or_default() {
+            if seq != self.next || last.is_some_and(|last| seq > last) {
+                return Ok(());
+            }
+            self.check_size(size)?;
+            let found =
+                self.pace.attend(self.output.object(&Key::Chunk(self.output.id, seq))).await?;
+            let Some(data) = quiet(found) else { return Ok(()) };
+            self.check_size(data.len() as u64)?;
+            self.bytes += data.len() as u64 - SEAL_OVERHEAD as u64;
+            self.next += 1;
+            self.pace.enter_phase(Phase::Streaming);
+            self.pace.send(&Line::Chunk { seq, data: data.into() }).await?;
+        }
+        Ok(())
+    }
+
+    /// A chunk is at least its seal and at most a chunk, and all together are at most the output
+    /// cap; anything else was not written by a box that keeps the protocol.
+    fn check_size(&self, size: u64) -> Result<(), Ending> {
+        let overhead = SEAL_OVERHEAD as u64;
+        let fits = (overhead..=overhead + limits::CHUNK_BYTES as u64).contains(&size)
+            && self.bytes + (size - overhead) <= limits::OUTPUT_BYTES;
+        match fits {
+            true => Ok(()),
+            false => Err(self.output.malformed("out", &format_args!("{size} bytes in one chunk"))),
+        }
+    }
+}
+
+impl Output {
+    async fn object(&self, key: &Key) -> Result<Option<Bytes>, ReadError> {
+        self.bucket.get(&key.to_string(), Purpose::Claim).await
+    }
+
+    /// Chunks after `after` as sequence and size, in order. What is no chunk's key is not ours.
+    async fn list(&self, after: u64) -> Result<Vec<(u64, u64)>, ReadError> {
+        let after = Key::Chunk(self.id, after).to_string();
+        let prefix = keys::out_prefix(&self.id);
+        let listed = self.bucket.list(&prefix, Some(&after), Purpose::Claim).await?;
+        Ok(listed.iter().filter_map(chunk).collect())
+    }
+
+    fn malformed(&self, object: &str, why: &dyn std::fmt::Display) -> Ending {
+        tracing::warn!(id = %self.id, object, %why, "a box wrote what no box writes");
+        Ending::Malformed
+    }
+}
+
+fn chunk(listed: &Listed) -> Option<(u64, u64)> {
+    match Key::parse(&listed.key) {
+        Ok(Key::Chunk(_, seq)) => Some((seq, listed.size)),
+        _ => None,
+    }
+}
+
+/// A look that failed is a look that found nothing: the next one comes within a second, and the
+/// request's own end bounds them all.
+fn quiet<T>(look: Result<Option<T>, ReadError>) -> Option<T> {
+    look.unwrap_or_else(|error| {
+        tracing::debug!(%error, "a look into the bucket failed");
+        None
+    })
+}
