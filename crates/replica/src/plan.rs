@@ -108,11 +108,7 @@ pub enum HeaderRefusal {
 ///
 /// # Errors
 /// Says what is missing; see [`PlanError`].
-pub fn plan(
-    listing: &Listing,
-    target: Target,
-    resolution: Resolution,
-) -> Result<Plan, PlanError> {
+pub fn plan(listing: &Listing, target: Target, resolution: Resolution) -> Result<Plan, PlanError> {
     let target = target.truncated(resolution);
     let mut planner = Planner::new(listing, target);
     planner.run();

@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::try_join_all;
 use futures::{StreamExt, TryStreamExt, stream};
+use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, GetResultPayload, ObjectMeta, ObjectStore};
-use object_store::ObjectStoreExt;
 
 use carlos_ltx::{HEADER_LEN, TxidRange};
 
@@ -53,8 +53,7 @@ impl StoreReplica {
         resolution: Resolution,
     ) -> Result<Self, BadPrefix> {
         let segments: Vec<_> = prefix.split('/').filter(|segment| !segment.is_empty()).collect();
-        let prefix =
-            Path::parse(segments.join("/")).map_err(|_| BadPrefix(prefix.to_owned()))?;
+        let prefix = Path::parse(segments.join("/")).map_err(|_| BadPrefix(prefix.to_owned()))?;
         Ok(Self { store, prefix, layout, resolution, found: Arc::default() })
     }
 
@@ -216,7 +215,7 @@ fn is_denied(error: &object_store::Error) -> bool {
         return true;
     }
     let causes = std::iter::successors(error.source(), |cause| (*cause).source());
-    causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>()).any(|cause| {
-        cause.kind() == ErrorKind::PermissionDenied
-    })
+    causes
+        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
+        .any(|cause| cause.kind() == ErrorKind::PermissionDenied)
 }

@@ -1,0 +1,115 @@
+//! The database file while it is being written.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use super::RestoreError;
+
+/// How many left-over temporary files of killed restores are stepped over.
+const MAX_LEFTOVERS: u32 = 64;
+
+/// A file under a temporary name beside its final one; removed when dropped unfinished.
+pub(super) struct Output {
+    file: File,
+    temporary: PathBuf,
+    path: PathBuf,
+    /// Where the file's cursor stands, so that runs of pages need no seek.
+    position: u64,
+    named: bool,
+}
+
+impl Output {
+    pub(super) fn create(path: &Path) -> Result<Self, RestoreError> {
+        refuse_existing(path)?;
+        let (file, temporary) = create_temporary(path)?;
+        Ok(Self { file, temporary, path: path.to_owned(), position: 0, named: false })
+    }
+
+    pub(super) fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        if offset != self.position {
+            self.file.seek(SeekFrom::Start(offset))?;
+        }
+        self.file.write_all(bytes)?;
+        self.position = offset + bytes.len() as u64;
+        Ok(())
+    }
+
+    pub(super) fn read_at(&mut self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.file.seek(SeekFrom::Start(offset))?;
+        self.file.read_exact(into)?;
+        self.position = offset + into.len() as u64;
+        Ok(())
+    }
+
+    /// Cuts or extends the file; what is added reads as zeros.
+    pub(super) fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
+
+    /// Gives the file its name, and with `durable` makes both last.
+    pub(super) fn keep(mut self, durable: bool) -> Result<(), RestoreError> {
+        if durable {
+            self.file.sync_all()?;
+        }
+        refuse_existing(&self.path)?;
+        fs::rename(&self.temporary, &self.path)?;
+        self.named = true;
+        if durable {
+            sync_directory(&self.path)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if !self.named {
+            // Nothing can be done about a failure here, and the name says what it is.
+            let _ = fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+fn refuse_existing(path: &Path) -> Result<(), RestoreError> {
+    if path.symlink_metadata().is_ok() {
+        return Err(RestoreError::OutputExists { path: path.display().to_string() });
+    }
+    Ok(())
+}
+
+fn create_temporary(path: &Path) -> Result<(File, PathBuf), RestoreError> {
+    let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    for number in 0..MAX_LEFTOVERS {
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".restoring-{number}"));
+        let temporary = path.with_file_name(hidden);
+        match private().open(&temporary) {
+            Ok(file) => return Ok((file, temporary)),
+            Err(taken) if taken.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(failure) => return Err(failure.into()),
+        }
+    }
+    Err(io::Error::from(io::ErrorKind::AlreadyExists).into())
+}
+
+/// A restored database holds someone's rows: only its owner may read it.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+#[cfg(unix)]
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or_else(|| Path::new(".")))?.sync_all()
+}
+
+#[cfg(not(unix))]
+fn sync_directory(_path: &Path) -> io::Result<()> {
+    Ok(())
+}
