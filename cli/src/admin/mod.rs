@@ -1,0 +1,340 @@
+//! `carlos admin`: accounts, tokens, instances, boxes and keys of a deployment, straight on its
+//! bucket with an operator's rights.
+
+mod instances;
+mod keyfiles;
+mod operator;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use carlos_bucket::{Bucket, Context, open_store, probe};
+use carlos_protocol::ids::{Account, App, BoxName, Class, Host, Region};
+use carlos_protocol::time::Seconds;
+use carlos_protocol::tokens::TokenKind;
+use clap::{Args, Subcommand};
+
+pub use self::instances::{KnownBox, NewInstance};
+pub use self::keyfiles::{read_key, write_private};
+pub use self::operator::{AdminError, Operator};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::out;
+use crate::when::parse_duration;
+
+/// Manage a deployment's records with an operator's rights on its bucket.
+#[derive(Debug, Args)]
+pub struct Admin {
+    /// The deployment bucket: `file:///path/to/directory`.
+    #[arg(long, env = "CARLOS_BUCKET", value_name = "URL", global = true)]
+    bucket: Option<String>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Open and list accounts.
+    #[command(subcommand)]
+    Account(AccountCommand),
+    /// Add people to an account and take them out.
+    #[command(subcommand)]
+    Member(MemberCommand),
+    /// Issue and revoke the tokens that open the console.
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Create, move and delete instances.
+    #[command(subcommand)]
+    Instance(InstanceCommand),
+    /// The servers that can serve reads.
+    #[command(subcommand)]
+    Box(BoxCommand),
+    /// Make the keys that sign requests.
+    #[command(subcommand)]
+    Keys(KeysCommand),
+    /// Check that the bucket keeps the promises that everything here rests on.
+    Doctor,
+}
+
+#[derive(Debug, Subcommand)]
+enum AccountCommand {
+    /// Open an account.
+    Create { account: Account },
+    /// List the accounts.
+    List,
+}
+
+#[derive(Debug, Subcommand)]
+enum MemberCommand {
+    /// Make EMAIL a member of ACCOUNT.
+    Add {
+        account: Account,
+        email: String,
+        /// The account that issues this person's tokens, when it is another one.
+        #[arg(long, value_name = "ACCOUNT")]
+        home: Option<Account>,
+    },
+    /// List the members of ACCOUNT.
+    List { account: Account },
+    /// End EMAIL's membership and every token of it.
+    Remove { account: Account, email: String },
+}
+
+#[derive(Debug, Subcommand)]
+enum TokenCommand {
+    /// Issue a token for a member. It is printed once and kept nowhere.
+    Create {
+        account: Account,
+        email: String,
+        /// For a machine. Database reads are for people and refuse it.
+        #[arg(long)]
+        service: bool,
+        /// End the token after this long: `30d`.
+        #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+        expires_in: Option<Duration>,
+    },
+    /// List the tokens of ACCOUNT by the beginning of their hash.
+    List { account: Account },
+    /// End the token whose hash begins with HASH.
+    Revoke { account: Account, hash: String },
+}
+
+#[derive(Debug, Subcommand)]
+enum InstanceCommand {
+    /// Give a free host to an app.
+    Create {
+        host: Host,
+        #[arg(long)]
+        account: Account,
+        #[arg(long)]
+        app: App,
+        /// The region that keeps its data.
+        #[arg(long)]
+        region: Region,
+        #[arg(long, default_value = "sleeping")]
+        class: Class,
+    },
+    /// List the instances of ACCOUNT.
+    List { account: Account },
+    /// Mark an instance as moving to a region; nobody can read it until the move has ended.
+    Move { host: Host, #[arg(long)] to: Region },
+    /// End a move: the data is now where the move went.
+    EndMove { host: Host },
+    /// Delete an instance. Its name becomes free.
+    Delete { host: Host },
+}
+
+#[derive(Debug, Subcommand)]
+enum BoxCommand {
+    /// Make a box known and print the environment for its agent.
+    Create { name: BoxName, #[arg(long)] region: Region },
+    /// List the boxes with what they can serve.
+    List,
+    /// Forget a box that is gone for good.
+    Remove { name: BoxName },
+}
+
+#[derive(Debug, Subcommand)]
+enum KeysCommand {
+    /// Make a root key. Consoles sign with the file; boxes accept the public half it prints.
+    Root { #[arg(long, value_name = "FILE")] out: PathBuf },
+    /// Make a key that the root certifies for one purpose. It cannot sign requests.
+    Scoped {
+        #[arg(long, value_name = "FILE")]
+        root: PathBuf,
+        #[arg(long)]
+        purpose: String,
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+    },
+    /// Print the public half of a key file.
+    Public { file: PathBuf },
+}
+
+/// Runs one admin command.
+pub(crate) async fn run(admin: Admin, context: Context) -> Result<(), Failure> {
+    let Admin { bucket, command } = admin;
+    if let Command::Keys(command) = command {
+        return keys(command, &context);
+    }
+    let url = bucket.ok_or_else(|| {
+        Failure::usage("say which bucket: --bucket file:///path, or CARLOS_BUCKET.")
+    })?;
+    let store = open_store(&url).map_err(|error| Failure::usage(format!("{error}.")))?;
+    let operator = Operator::new(Bucket::new(store, context));
+    match command {
+        Command::Account(command) => account(command, &operator).await,
+        Command::Member(command) => member(command, &operator).await,
+        Command::Token(command) => token(command, &operator).await,
+        Command::Instance(command) => instance(command, &operator).await,
+        Command::Box(command) => a_box(command, &operator, &url).await,
+        Command::Doctor => doctor(&operator).await,
+        Command::Keys(_) => unreachable!("handled before the bucket was opened"),
+    }
+}
+
+async fn account(command: AccountCommand, operator: &Operator) -> Result<(), Failure> {
+    match command {
+        AccountCommand::Create { account } => {
+            operator.create_account(&account).await?;
+            out::say(&format!("account {account} is open."));
+            Ok(())
+        }
+        AccountCommand::List => {
+            out::lines(operator.accounts().await?.into_iter().map(String::from))
+        }
+    }
+}
+
+async fn member(command: MemberCommand, operator: &Operator) -> Result<(), Failure> {
+    match command {
+        MemberCommand::Add { account, email, home } => {
+            operator.add_member(&account, &email, home.as_ref()).await?;
+            out::say(&format!("{email} is a member of {account}."));
+            Ok(())
+        }
+        MemberCommand::List { account } => {
+            let record = operator.account(&account).await?;
+            out::lines(record.members.into_iter().map(|member| member.email))
+        }
+        MemberCommand::Remove { account, email } => {
+            operator.remove_member(&account, &email).await?;
+            out::say(&format!("{email} is no longer a member of {account}."));
+            Ok(())
+        }
+    }
+}
+
+async fn token(command: TokenCommand, operator: &Operator) -> Result<(), Failure> {
+    match command {
+        TokenCommand::Create { account, email, service, expires_in } => {
+            let kind = if service { TokenKind::Service } else { TokenKind::Person };
+            let now = operator.context().now_unix();
+            let expires = expires_in.map(|wait| Seconds::new(now.saturating_add(wait.as_secs())));
+            let token = operator.create_token(&account, &email, kind, expires).await?;
+            out::lines([token.reveal().to_owned()])
+        }
+        TokenCommand::List { account } => {
+            let record = operator.account(&account).await?;
+            let line = |email: &str, token: &carlos_protocol::records::TokenRecord| {
+                let ends = token.expires.map_or_else(|| "never".to_owned(), |at| at.to_string());
+                format!("{}\t{email}\t{:?}\t{ends}", token.sha256.prefix(), token.kind)
+            };
+            out::lines(record.members.iter().flat_map(|member| {
+                member.tokens.iter().map(move |token| line(&member.email, token))
+            }))
+        }
+        TokenCommand::Revoke { account, hash } => {
+            operator.revoke_token(&account, &hash).await?;
+            out::say("the token is revoked.");
+            Ok(())
+        }
+    }
+}
+
+async fn instance(command: InstanceCommand, operator: &Operator) -> Result<(), Failure> {
+    match command {
+        InstanceCommand::Create { host, account, app, region, class } => {
+            let new = NewInstance { account, app, host, region, class };
+            let record = operator.create_instance(new).await?;
+            out::say(&format!("{} keeps its data in {}.", record.host, record.region));
+        }
+        InstanceCommand::List { account } => {
+            let records = operator.instances(&account).await?;
+            return out::lines(records.into_iter().map(|record| {
+                let moving = record.moving.map_or_else(String::new, |to| format!("\tto {}", to.to));
+                let (host, app) = (record.host, record.app);
+                format!("{host}\t{app}\t{}\t{}{moving}", record.region, record.class)
+            }));
+        }
+        InstanceCommand::Move { host, to } => {
+            operator.begin_move(&host, &to).await?;
+            out::say(&format!("{host} is moving to {to}."));
+        }
+        InstanceCommand::EndMove { host } => {
+            operator.end_move(&host).await?;
+            out::say(&format!("the move of {host} has ended."));
+        }
+        InstanceCommand::Delete { host } => {
+            operator.delete_instance(&host).await?;
+            out::say(&format!("{host} is deleted. its name is free."));
+        }
+    }
+    Ok(())
+}
+
+async fn a_box(command: BoxCommand, operator: &Operator, url: &str) -> Result<(), Failure> {
+    match command {
+        BoxCommand::Create { name, region } => {
+            operator.create_box(&name, &region).await?;
+            out::lines([
+                format!("CARLOS_BUCKET={url}"),
+                format!("CARLOS_BOX={name}"),
+                format!("CARLOS_REGION={region}"),
+            ])
+        }
+        BoxCommand::List => {
+            let now = operator.context().now_unix();
+            out::lines(operator.boxes().await?.into_iter().map(|known| box_line(&known, now)))
+        }
+        BoxCommand::Remove { name } => {
+            operator.remove_box(&name).await?;
+            out::say(&format!("{name} is forgotten."));
+            Ok(())
+        }
+    }
+}
+
+fn box_line(known: &KnownBox, now_unix: u64) -> String {
+    let region = known.edges.as_ref().map_or("-", |edges| edges.region.as_str());
+    let serves = known.edges.as_ref().map_or_else(String::new, |edges| {
+        edges.capabilities.iter().map(|one| one.as_str()).collect::<Vec<_>>().join(",")
+    });
+    let seen = known.status.as_ref().map_or_else(
+        || "never seen".to_owned(),
+        |status| format!("seen {} s ago", now_unix.saturating_sub(status.time_unix)),
+    );
+    format!("{}\t{region}\t{serves}\t{seen}", known.name)
+}
+
+fn keys(command: KeysCommand, context: &Context) -> Result<(), Failure> {
+    match command {
+        KeysCommand::Root { out } => keyfiles::make_root(&out, context),
+        KeysCommand::Scoped { root, purpose, out } => {
+            keyfiles::make_scoped(&root, &purpose, &out, context)
+        }
+        KeysCommand::Public { file } => out::lines([read_key(&file)?.public().to_string()]),
+    }
+}
+
+async fn doctor(operator: &Operator) -> Result<(), Failure> {
+    let found = probe::probe(&operator.bucket, Operator::principal().as_str()).await;
+    let code = found.code();
+    match found {
+        probe::Probed::Keeps(report) => {
+            out::say("the bucket keeps its promises.");
+            if !report.conditional_reads {
+                out::say("it ignores If-None-Match on reads: polling costs whole objects.");
+            }
+            Ok(())
+        }
+        probe::Probed::Lies(broken) => {
+            Err(Failure::unexpected(format!("{broken}. nothing may run on it ({code}).")))
+        }
+        probe::Probed::CouldNotTell(cause) => {
+            Err(Failure::unexpected(format!("could not tell: {cause}. try again ({code}).")))
+        }
+    }
+}
+
+impl From<AdminError> for Failure {
+    fn from(error: AdminError) -> Self {
+        let exit = match &error {
+            AdminError::Absent { .. } => Exit::NotFound,
+            AdminError::Exists { .. } | AdminError::Refused(_) | AdminError::Name(_) => Exit::Usage,
+            _ => Exit::Unexpected,
+        };
+        let sentence = error.to_string();
+        Self::new(exit, if sentence.ends_with('.') { sentence } else { format!("{sentence}.") })
+    }
+}

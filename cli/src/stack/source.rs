@@ -1,0 +1,176 @@
+//! A person's own SQLite file as the source of a replica: opened read-only, copied inside one
+//! read transaction, never checkpointed.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::backup::{Backup, StepResult};
+use rusqlite::{Connection, OpenFlags};
+
+/// How long a copy waits for a writer that holds the file; after that the next look tries again.
+const BUSY_WAIT: Duration = Duration::from_secs(2);
+/// Every page in one step, so that the copy is one state of the database.
+const ALL_PAGES: i32 = -1;
+
+/// Why the source could not be read this time.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SourceError {
+    #[error("{path} cannot be read as a SQLite database: {cause}")]
+    Sqlite { path: String, cause: rusqlite::Error },
+    #[error("{path} is locked by another program")]
+    Busy { path: String },
+    #[error("the copy of {path} cannot be read: {cause}")]
+    Io { path: String, cause: std::io::Error },
+}
+
+/// A database file that somebody else owns and writes.
+pub(crate) struct Source {
+    path: PathBuf,
+    db: Connection,
+    seen: Option<i64>,
+}
+
+impl Source {
+    /// Opens `path` read-only. Nothing is ever written to it or beside it on our account.
+    pub(crate) fn open(path: &Path) -> Result<Self, SourceError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let failed = |cause| SourceError::Sqlite { path: path.display().to_string(), cause };
+        let db = Connection::open_with_flags(path, flags).map_err(failed)?;
+        db.busy_timeout(BUSY_WAIT).map_err(failed)?;
+        // A file that is no database must be refused now, not at the first copy.
+        db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0))
+            .map_err(failed)?;
+        Ok(Self { path: path.to_path_buf(), db, seen: None })
+    }
+
+    /// Whether another connection has committed since the last copy.
+    pub(crate) fn changed(&self) -> Result<bool, SourceError> {
+        Ok(self.seen != Some(self.data_version()?))
+    }
+
+    /// Copies the current state to `copy` and opens it as a sequence of pages.
+    ///
+    /// The version is read before the copy: a commit between the two makes the next look see a
+    /// change that the copy already holds, never the other way round.
+    pub(crate) fn copy_to(&mut self, copy: &Path) -> Result<Pages, SourceError> {
+        let version = self.data_version()?;
+        self.backup(copy)?;
+        self.seen = Some(version);
+        Pages::open(copy)
+    }
+
+    fn backup(&self, copy: &Path) -> Result<(), SourceError> {
+        let mut target = Connection::open(copy).map_err(|e| self.failed(e))?;
+        let backup = Backup::new(&self.db, &mut target).map_err(|e| self.failed(e))?;
+        match backup.step(ALL_PAGES).map_err(|e| self.failed(e))? {
+            StepResult::Done => Ok(()),
+            _ => Err(SourceError::Busy { path: self.path.display().to_string() }),
+        }
+    }
+
+    fn data_version(&self) -> Result<i64, SourceError> {
+        self.db
+            .query_row("PRAGMA data_version", [], |row| row.get(0))
+            .map_err(|cause| self.failed(cause))
+    }
+
+    fn failed(&self, cause: rusqlite::Error) -> SourceError {
+        SourceError::Sqlite { path: self.path.display().to_string(), cause }
+    }
+}
+
+/// The pages of a private copy, first to last.
+pub(crate) struct Pages {
+    path: String,
+    file: BufReader<File>,
+    pub(crate) page_size: u32,
+    pub(crate) count: u32,
+}
+
+/// Where SQLite's header keeps the page size; 1 stands for 65,536.
+const PAGE_SIZE_OFFSET: usize = 16;
+
+impl Pages {
+    fn open(copy: &Path) -> Result<Self, SourceError> {
+        let path = copy.display().to_string();
+        let failed = |cause| SourceError::Io { path: path.clone(), cause };
+        let mut file = File::open(copy).map_err(failed)?;
+        let mut header = [0; PAGE_SIZE_OFFSET + 2];
+        file.read_exact(&mut header).map_err(failed)?;
+        let stored = u16::from_be_bytes([header[PAGE_SIZE_OFFSET], header[PAGE_SIZE_OFFSET + 1]]);
+        let page_size = if stored == 1 { 65_536 } else { u32::from(stored) };
+        let bytes = file.metadata().map_err(failed)?.len();
+        let count = u32::try_from(bytes / u64::from(page_size.max(1)))
+            .map_err(|_| failed(std::io::ErrorKind::FileTooLarge.into()))?;
+        let file = BufReader::new(File::open(copy).map_err(failed)?);
+        Ok(Self { path, file, page_size, count })
+    }
+
+    /// The next page, whole.
+    pub(crate) fn read_into(&mut self, page: &mut [u8]) -> Result<(), SourceError> {
+        self.file
+            .read_exact(page)
+            .map_err(|cause| SourceError::Io { path: self.path.clone(), cause })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn writer(path: &Path) -> Connection {
+        let db = Connection::open(path).unwrap();
+        db.pragma_update(None, "journal_mode", "wal").unwrap();
+        db.execute_batch("CREATE TABLE t (n INTEGER)").unwrap();
+        db
+    }
+
+    #[test]
+    fn a_commit_is_noticed_and_copied() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.db");
+        let db = writer(&path);
+        let mut source = Source::open(&path).unwrap();
+        assert!(source.changed().unwrap());
+        let copy = dir.path().join("copy.db");
+        source.copy_to(&copy).unwrap();
+        assert!(!source.changed().unwrap());
+        db.execute("INSERT INTO t VALUES (7)", []).unwrap();
+        assert!(source.changed().unwrap());
+        let mut pages = source.copy_to(&copy).unwrap();
+        let mut page = vec![0; pages.page_size as usize];
+        pages.read_into(&mut page).unwrap();
+        assert!(page.starts_with(b"SQLite format 3\0"));
+        let held: i64 = Connection::open(&copy)
+            .unwrap()
+            .query_row("SELECT n FROM t", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(held, 7);
+    }
+
+    #[test]
+    fn the_source_keeps_its_wal() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.db");
+        let db = writer(&path);
+        let wal = dir.path().join("a.db-wal");
+        let before = std::fs::read(&wal).unwrap();
+        let mut source = Source::open(&path).unwrap();
+        source.copy_to(&dir.path().join("copy.db")).unwrap();
+        drop(source);
+        assert_eq!(std::fs::read(&wal).unwrap(), before);
+        drop(db);
+    }
+
+    #[test]
+    fn what_is_no_database_is_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.db");
+        std::fs::write(&path, b"not a database, but long enough to look like a header of one....")
+            .unwrap();
+        assert!(matches!(Source::open(&path), Err(SourceError::Sqlite { .. })));
+        assert!(Source::open(&dir.path().join("absent.db")).is_err());
+    }
+}
