@@ -67,6 +67,12 @@ impl StoreReplica {
         first.transpose().map(|file| file.is_some()).map_err(|e| failure(&prefix, e))
     }
 
+    /// The prefix in the store's own spelling.
+    #[must_use]
+    pub const fn prefix(&self) -> &Path {
+        &self.prefix
+    }
+
     fn layout(&self) -> Layout {
         self.found.get().copied().unwrap_or(self.layout)
     }
