@@ -332,6 +332,8 @@ pub struct FrameDecoder {
     buffer: Vec<u8>,
     /// Bytes of `buffer` already given out.
     read: usize,
+    /// An error has been given out: nothing after it has a meaning.
+    failed: bool,
 }
 
 impl FrameDecoder {
@@ -348,23 +350,31 @@ impl FrameDecoder {
     }
 
     /// The next whole frame, or `None` until more bytes arrive. A length out of bounds is refused
-    /// before its payload is waited for.
+    /// before its payload is waited for. Gives `None` for ever after an error.
     ///
     /// # Errors
     /// [`FrameError`]; the connection is of no further use then.
     #[expect(clippy::should_implement_trait, reason = "a push decoder pauses, an iterator ends")]
     pub fn next(&mut self) -> Option<Result<Frame, FrameError>> {
-        let (head, rest) = self.buffer[self.read..].split_first_chunk::<HEAD>()?;
+        if self.failed {
+            return None;
+        }
+        let frame = self.cut().transpose();
+        self.failed = matches!(frame, Some(Err(_)));
+        frame
+    }
+
+    fn cut(&mut self) -> Result<Option<Frame>, FrameError> {
+        let waiting = &self.buffer[self.read..];
+        let Some((head, rest)) = waiting.split_first_chunk::<HEAD>() else { return Ok(None) };
         let length = u32::from_be_bytes(*head);
         let size = usize::try_from(length).ok().filter(|&size| size <= FRAME_BYTES);
-        let Some(size) = size else { return Some(Err(FrameError::TooLong(length))) };
-        if size == 0 {
-            return Some(Err(FrameError::Empty));
-        }
-        let (kind, payload) = rest.get(..size)?.split_first().expect("a frame of at least a type");
-        let frame = Frame::decode(*kind, payload);
+        let size = size.ok_or(FrameError::TooLong(length))?;
+        let Some(body) = rest.get(..size) else { return Ok(None) };
+        let (kind, payload) = body.split_first().ok_or(FrameError::Empty)?;
+        let frame = Frame::decode(*kind, payload)?;
         self.read += HEAD + size;
-        Some(frame)
+        Ok(Some(frame))
     }
 
     /// Whether no part of a frame is waiting: where a connection may end.
@@ -418,7 +428,7 @@ mod tests {
     fn decode(bytes: &[u8]) -> Vec<Result<Frame, FrameError>> {
         let mut decoder = FrameDecoder::new();
         decoder.feed(bytes);
-        std::iter::from_fn(|| decoder.next()).take(64).collect()
+        std::iter::from_fn(|| decoder.next()).collect()
     }
 
     #[test]
@@ -444,7 +454,7 @@ mod tests {
     fn bounds_are_checked_before_the_payload_arrives() {
         let too_long = u32::try_from(FRAME_BYTES + 1).expect("small");
         assert_eq!(decode(&too_long.to_be_bytes()), [Err(FrameError::TooLong(too_long))]);
-        assert_eq!(decode(&[0; 4])[0], Err(FrameError::Empty));
+        assert_eq!(decode(&[0; 4]), [Err(FrameError::Empty)]);
         assert_eq!(decode(&[0, 0, 0, 1, 9])[0], Err(FrameError::UnknownType(9)));
         assert_eq!(decode(&[0, 0, 0, 2, STOP, 0])[0], Err(FrameError::OutOfBounds(STOP)));
         assert!(Frame::output(&vec![0; MAX_PAYLOAD]).is_ok());

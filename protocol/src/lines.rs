@@ -1,5 +1,7 @@
 //! The response of a read: newline-delimited JSON, one fact a line (db-forward §5.5 step 6).
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -54,9 +56,6 @@ pub enum LineError {
     /// Not a line's JSON.
     #[error(transparent)]
     Form(#[from] CanonError),
-    /// None, or several, of the line's kinds in one object.
-    #[error("not exactly one fact in a line")]
-    Kind,
     /// A result that contradicts itself.
     #[error("a result that contradicts itself")]
     Result,
@@ -68,39 +67,29 @@ pub enum LineError {
     Truncated,
 }
 
-/// A line as JSON: exactly one kind is present.
-#[derive(Default, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-struct Text {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    admitted: Option<ReadId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    picked: Option<BoxName>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    chunk: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    data: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    wait: Option<Phase>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    result: Option<ReadResult>,
+/// A line as JSON. The kinds are told apart by their fields alone.
+#[derive(Deserialize, Serialize)]
+#[serde(untagged, deny_unknown_fields)]
+enum Text<'a> {
+    Admitted { admitted: ReadId },
+    Picked { picked: BoxName },
+    Chunk { chunk: u64, data: Cow<'a, str> },
+    Wait { wait: Phase },
+    Result { result: Cow<'a, ReadResult> },
 }
 
 impl Line {
     /// The line's bytes, newline included.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut text = Text::default();
-        match self {
-            Self::Admitted(id) => text.admitted = Some(*id),
-            Self::Picked(name) => text.picked = Some(name.clone()),
+        let mut bytes = canon::encode(&match self {
+            Self::Admitted(id) => Text::Admitted { admitted: *id },
+            Self::Picked(name) => Text::Picked { picked: name.clone() },
             Self::Chunk { seq, data } => {
-                text.chunk = Some(*seq);
-                text.data = Some(base64_text::encode(data));
+                Text::Chunk { chunk: *seq, data: base64_text::encode(data).into() }
             }
-            Self::Wait(phase) => text.wait = Some(*phase),
-            Self::Result(result) => text.result = Some(result.clone()),
-        }
-        let mut bytes = canon::encode(&text);
+            Self::Wait(phase) => Text::Wait { wait: *phase },
+            Self::Result(result) => Text::Result { result: Cow::Borrowed(result) },
+        });
         bytes.push(b'\n');
         bytes
     }
@@ -110,52 +99,15 @@ impl Line {
     /// # Errors
     /// [`LineError`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, LineError> {
-        let text: Text = canon::decode_loose(bytes, LINE_BYTES)?;
-        match text {
-            Text {
-                admitted: Some(id),
-                picked: None,
-                chunk: None,
-                data: None,
-                wait: None,
-                result: None,
-            } => Ok(Self::Admitted(id)),
-            Text {
-                admitted: None,
-                picked: Some(name),
-                chunk: None,
-                data: None,
-                wait: None,
-                result: None,
-            } => Ok(Self::Picked(name)),
-            Text {
-                admitted: None,
-                picked: None,
-                chunk: Some(seq),
-                data: Some(data),
-                wait: None,
-                result: None,
-            } => chunk(seq, &data),
-            Text {
-                admitted: None,
-                picked: None,
-                chunk: None,
-                data: None,
-                wait: Some(phase),
-                result: None,
-            } => Ok(Self::Wait(phase)),
-            Text {
-                admitted: None,
-                picked: None,
-                chunk: None,
-                data: None,
-                wait: None,
-                result: Some(result),
-            } => {
+        match canon::decode_loose(bytes, LINE_BYTES)? {
+            Text::Admitted { admitted } => Ok(Self::Admitted(admitted)),
+            Text::Picked { picked } => Ok(Self::Picked(picked)),
+            Text::Chunk { chunk: seq, data } => chunk(seq, &data),
+            Text::Wait { wait } => Ok(Self::Wait(wait)),
+            Text::Result { result } => {
                 result.check().map_err(|_| LineError::Result)?;
-                Ok(Self::Result(result))
+                Ok(Self::Result(result.into_owned()))
             }
-            _ => Err(LineError::Kind),
         }
     }
 }
@@ -175,6 +127,8 @@ pub struct LineDecoder {
     read: usize,
     /// Bytes of `buffer` already searched for a newline.
     searched: usize,
+    /// An error has been given out: nothing after it has a meaning.
+    failed: bool,
 }
 
 impl LineDecoder {
@@ -191,23 +145,33 @@ impl LineDecoder {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole line, or `None` until more bytes arrive.
+    /// The next whole line, or `None` until more bytes arrive. Gives `None` for ever after an
+    /// error.
     ///
     /// # Errors
     /// [`LineError`]; the response is of no further use then.
     #[expect(clippy::should_implement_trait, reason = "a push decoder pauses, an iterator ends")]
     pub fn next(&mut self) -> Option<Result<Line, LineError>> {
+        if self.failed {
+            return None;
+        }
+        let line = self.cut().transpose();
+        self.failed = matches!(line, Some(Err(_)));
+        line
+    }
+
+    fn cut(&mut self) -> Result<Option<Line>, LineError> {
         let newline = self.buffer[self.searched..].iter().position(|&byte| byte == b'\n');
         let Some(offset) = newline else {
             self.searched = self.buffer.len();
             let waiting = self.buffer.len() - self.read;
-            return (waiting > LINE_BYTES).then_some(Err(LineError::TooLong));
+            return if waiting > LINE_BYTES { Err(LineError::TooLong) } else { Ok(None) };
         };
         let end = self.searched + offset;
-        let line = &self.buffer[self.read..end];
+        let line = Line::from_bytes(&self.buffer[self.read..end])?;
         self.read = end + 1;
         self.searched = self.read;
-        Some(Line::from_bytes(line))
+        Ok(Some(line))
     }
 
     /// Says whether the response may end here.
@@ -263,7 +227,7 @@ mod tests {
     fn lines_that_say_nothing_or_two_things_are_refused() {
         let two = br#"{"picked":"uk-1","wait":"queued"}"#;
         for line in [b"{}".as_slice(), two, br#"{"chunk":1}"#, br#"{"data":""}"#] {
-            assert_eq!(Line::from_bytes(line), Err(LineError::Kind));
+            assert!(matches!(Line::from_bytes(line), Err(LineError::Form(_))));
         }
         let short = br#"{"chunk":1,"data":"AAAA"}"#;
         assert_eq!(Line::from_bytes(short), Err(LineError::Chunk));
@@ -290,11 +254,12 @@ mod tests {
         fn any_split_gives_the_same_lines(cuts in prop::collection::vec(1..80_usize, 1..40)) {
             let bytes: Vec<u8> = lines().iter().flat_map(Line::to_bytes).collect();
             let (mut decoder, mut got, mut rest) = (LineDecoder::new(), Vec::new(), &bytes[..]);
-            for cut in cuts.into_iter().cycle().take_while(|_| !got.len().eq(&5)) {
-                let (now, later) = rest.split_at(cut.min(rest.len()));
-                decoder.feed(now);
+            let mut cuts = cuts.into_iter().cycle();
+            while !rest.is_empty() {
+                let cut = cuts.next().expect("a cycle").min(rest.len());
+                decoder.feed(&rest[..cut]);
                 got.extend(drain(&mut decoder));
-                rest = later;
+                rest = &rest[cut..];
             }
             let want: Vec<_> = lines().into_iter().map(Ok).collect();
             prop_assert_eq!(got, want);
