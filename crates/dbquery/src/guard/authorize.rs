@@ -1,0 +1,243 @@
+//! The authorizer: deny by default, at compile time, for the statement and all it pulls in.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::Connection;
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+
+use super::{functions, pragmas};
+
+/// Puts the authorizer on a connection and remembers the first thing it denied, for the sentence.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Authorizer {
+    denied: Arc<Mutex<Option<String>>>,
+}
+
+impl Authorizer {
+    /// From here on the connection compiles only what [`verdict`] allows.
+    pub(crate) fn install(conn: &mut Connection, shadows: Shadows) -> rusqlite::Result<Self> {
+        let authorizer = Self::default();
+        let denied = Arc::clone(&authorizer.denied);
+        conn.authorizer(Some(move |context: AuthContext<'_>| {
+            let Err(what) = verdict(&context.action, &shadows) else { return Authorization::Allow };
+            denied.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(what);
+            Authorization::Deny
+        }))?;
+        Ok(authorizer)
+    }
+
+    /// What was denied first, if anything was.
+    pub(crate) fn denied(&self) -> Option<String> {
+        self.denied.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The shadow tables that R-Tree compiles writes to when it only reads.
+///
+/// Its module prepares INSERT, DELETE and UPDATE statements on its own `_node`, `_rowid` and
+/// `_parent` tables as soon as the virtual table is opened. The authorizer cannot tell those from
+/// the person's, so it allows them by name; defensive mode refuses a person's write to a shadow
+/// table, and `query_only`, `mode=ro` and `immutable=1` each refuse any write.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shadows {
+    tables: Vec<String>,
+}
+
+impl Shadows {
+    /// The R-Tree shadow tables that the schema implies, bounded by [`MAX_RTREES`].
+    pub(crate) fn of(conn: &Connection) -> rusqlite::Result<Self> {
+        let mut statement = conn.prepare(RTREES)?;
+        let mut rows = statement.query([])?;
+        let mut tables = Vec::new();
+        while let Some(row) = rows.next()? {
+            // A name that is not UTF-8 cannot reach the authorizer either: it fails before.
+            let Ok(name) = row.get_ref(0)?.as_str() else { continue };
+            tables.extend(["node", "rowid", "parent"].map(|part| format!("{name}_{part}")));
+        }
+        Ok(Self { tables })
+    }
+
+    fn hold(&self, table: &str) -> bool {
+        self.tables.iter().any(|shadow| shadow.eq_ignore_ascii_case(table))
+    }
+}
+
+/// More R-Trees than any real schema has; the list is searched for each table name compiled.
+const MAX_RTREES: usize = 1_000;
+
+/// `rootpage` is 0 or NULL for virtual tables. The text match may find too much, never too little:
+/// the module's name has to be in the statement.
+const RTREES: &str = "SELECT name FROM main.sqlite_schema WHERE type = 'table' \
+    AND coalesce(rootpage, 0) = 0 AND sql LIKE '%rtree%' LIMIT 1000";
+const _: () = assert!(MAX_RTREES == 1_000, "the LIMIT above says the same");
+
+/// What a query may do: `Ok`, or what it would have done, in words.
+///
+/// | action (code) | verdict |
+/// |---|---|
+/// | SELECT (21), READ (20), RECURSIVE (33) | allowed |
+/// | FUNCTION (31) | allowed when on the list of `functions.rs` |
+/// | PRAGMA (19) | allowed when on the list of `pragmas.rs` |
+/// | INSERT (18), UPDATE (23), DELETE (9) | denied, except for R-Tree's own shadow tables |
+/// | CREATE, DROP and their TEMP forms (1-8, 10-17), CREATE and DROP VTABLE (29, 30) | denied |
+/// | ALTER TABLE (26), REINDEX (27), ANALYZE (28) | denied |
+/// | ATTACH (24, also asked for VACUUM), DETACH (25) | denied |
+/// | TRANSACTION (22), SAVEPOINT (32) | denied |
+/// | anything else, also codes of later versions | denied |
+fn verdict(action: &AuthAction<'_>, shadows: &Shadows) -> Result<(), String> {
+    let what = match *action {
+        AuthAction::Select | AuthAction::Read { .. } | AuthAction::Recursive => return Ok(()),
+        AuthAction::Function { function_name } if functions::allowed(function_name) => {
+            return Ok(());
+        }
+        AuthAction::Pragma { pragma_name, pragma_value }
+            if pragmas::allowed(pragma_name, pragma_value) =>
+        {
+            return Ok(());
+        }
+        AuthAction::Insert { table_name }
+        | AuthAction::Delete { table_name }
+        | AuthAction::Update { table_name, .. }
+            if shadows.hold(table_name) =>
+        {
+            return Ok(());
+        }
+        ref denied => describe(denied),
+    };
+    Err(shorten(what))
+}
+
+/// The denied action as the second half of a sentence, naming what it acts on.
+fn describe(action: &AuthAction<'_>) -> String {
+    use AuthAction as A;
+    match *action {
+        A::Function { function_name } => format!("the function {function_name} is not allowed"),
+        A::Pragma { pragma_name, pragma_value: None } => {
+            format!("PRAGMA {pragma_name} is not allowed")
+        }
+        A::Pragma { pragma_name, .. } => {
+            format!("PRAGMA {pragma_name} with a value is not allowed")
+        }
+        A::Insert { table_name } | A::Update { table_name, .. } | A::Delete { table_name } => {
+            format!("it writes to {table_name}")
+        }
+        // SQLite asks for ATTACH when it compiles VACUUM, too.
+        A::Attach { .. } => "it attaches or writes another file".to_owned(),
+        A::Detach { database_name } => format!("it detaches {database_name}"),
+        A::Transaction { .. } | A::Savepoint { .. } => "it controls a transaction".to_owned(),
+        A::AlterTable { table_name, .. } | A::Analyze { table_name } => {
+            format!("it changes {table_name}")
+        }
+        A::Reindex { index_name } => format!("it rebuilds {index_name}"),
+        A::Unknown { code, .. } => format!("it does something unknown (action {code})"),
+        _ => "it changes the schema".to_owned(),
+    }
+}
+
+/// Names come from the query or the schema and can be as long as either.
+fn shorten(mut what: String) -> String {
+    const SHOWN: usize = 200;
+    if what.len() > SHOWN {
+        what.truncate(what.floor_char_boundary(SHOWN));
+        what.push_str("...");
+    }
+    what
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::hooks::TransactionOperation;
+
+    use super::*;
+
+    /// Every action code of SQLite, with what a query is told.
+    #[test]
+    fn every_action_code_has_its_verdict() {
+        use AuthAction as A;
+        let schema = Err("it changes the schema");
+        let (index_name, table_name, column_name) = ("i", "t", "c");
+        let (trigger_name, view_name, module_name) = ("g", "v", "m");
+        let operation = TransactionOperation::Begin;
+        let table: [(A<'_>, Result<(), &str>); 34] = [
+            (
+                A::Unknown { code: 0, arg1: None, arg2: None },
+                Err("it does something unknown (action 0)"),
+            ),
+            (A::CreateIndex { index_name, table_name }, schema),
+            (A::CreateTable { table_name }, schema),
+            (A::CreateTempIndex { index_name, table_name }, schema),
+            (A::CreateTempTable { table_name }, schema),
+            (A::CreateTempTrigger { trigger_name, table_name }, schema),
+            (A::CreateTempView { view_name }, schema),
+            (A::CreateTrigger { trigger_name, table_name }, schema),
+            (A::CreateView { view_name }, schema),
+            (A::Delete { table_name }, Err("it writes to t")),
+            (A::DropIndex { index_name, table_name }, schema),
+            (A::DropTable { table_name }, schema),
+            (A::DropTempIndex { index_name, table_name }, schema),
+            (A::DropTempTable { table_name }, schema),
+            (A::DropTempTrigger { trigger_name, table_name }, schema),
+            (A::DropTempView { view_name }, schema),
+            (A::DropTrigger { trigger_name, table_name }, schema),
+            (A::DropView { view_name }, schema),
+            (A::Insert { table_name }, Err("it writes to t")),
+            (
+                A::Pragma { pragma_name: "query_only", pragma_value: None },
+                Err("PRAGMA query_only is not allowed"),
+            ),
+            (A::Read { table_name, column_name }, Ok(())),
+            (A::Select, Ok(())),
+            (A::Transaction { operation }, Err("it controls a transaction")),
+            (A::Update { table_name, column_name }, Err("it writes to t")),
+            (A::Attach { filename: "f" }, Err("it attaches or writes another file")),
+            (A::Detach { database_name: "d" }, Err("it detaches d")),
+            (A::AlterTable { database_name: "d", table_name }, Err("it changes t")),
+            (A::Reindex { index_name }, Err("it rebuilds i")),
+            (A::Analyze { table_name }, Err("it changes t")),
+            (A::CreateVtable { table_name, module_name }, schema),
+            (A::DropVtable { table_name, module_name }, schema),
+            (
+                A::Function { function_name: "load_extension" },
+                Err("the function load_extension is not allowed"),
+            ),
+            (A::Savepoint { operation, savepoint_name: "s" }, Err("it controls a transaction")),
+            (A::Recursive, Ok(())),
+        ];
+        for (action, expected) in table {
+            let verdict = verdict(&action, &Shadows::default());
+            assert_eq!(
+                verdict.as_ref().map(|()| ()).map_err(String::as_str),
+                expected,
+                "{action:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_the_shadow_tables_of_a_real_rtree_are_let_through() {
+        let conn = Connection::open_in_memory().unwrap();
+        conn.execute_batch(
+            "CREATE TABLE plain_node(x); CREATE VIRTUAL TABLE Area USING rtree(id, x0, x1);
+             CREATE VIRTUAL TABLE words USING fts5(t);",
+        )
+        .unwrap();
+        let shadows = Shadows::of(&conn).unwrap();
+        for (table, let_through) in [
+            ("area_node", true),
+            ("Area_rowid", true),
+            ("area_parent", true),
+            ("Area", false),
+            ("plain_node", false),
+            ("words_data", false),
+        ] {
+            let action = AuthAction::Insert { table_name: table };
+            assert_eq!(verdict(&action, &shadows).is_ok(), let_through, "{table}");
+        }
+    }
+
+    #[test]
+    fn long_names_are_cut_at_a_character() {
+        let what = shorten("\u{e9}".repeat(500));
+        assert!(what.len() <= 203 && what.ends_with("..."));
+    }
+}
