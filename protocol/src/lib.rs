@@ -55,21 +55,11 @@ pub(crate) fn draw<const N: usize>(entropy: &mut dyn Entropy) -> [u8; N] {
 pub(crate) mod testing {
     use crate::Entropy;
 
-    /// Hands out the given bytes in order, so that a vector's keys and nonces can be replayed.
-    pub(crate) struct Script(pub(crate) Vec<u8>);
-
-    impl Entropy for Script {
-        fn fill(&mut self, out: &mut [u8]) {
-            let rest = self.0.split_off(out.len());
-            out.copy_from_slice(&self.0);
-            self.0 = rest;
-        }
-    }
-
-    /// A counter stretched over the output: never repeats, and says so in its name.
+    /// A linear congruential sequence: equal seeds draw equal bytes.
     pub(crate) struct Counter(pub(crate) u64);
 
     impl Entropy for Counter {
+        // Knuth's MMIX constants.
         fn fill(&mut self, out: &mut [u8]) {
             for chunk in out.chunks_mut(8) {
                 self.0 =
