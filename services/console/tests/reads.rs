@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use carlos_console::ConsoleConfig;
 use carlos_protocol::{ids::Digest, keys::Key, limits::CHUNK_BYTES, seal::SEAL_OVERHEAD};
-use common::{EMAIL, End, Open, Rig, SQL, quick, read_body, record, rig, rig_with};
-use object_store::memory::InMemory;
+use common::{EMAIL, End, Open, Rig, SQL, configured, quick, read_body, record, rig};
 use serde_json::Value;
 
 #[tokio::test]
@@ -73,7 +72,7 @@ async fn the_queue_entry_names_the_request_and_the_serial_moves() {
 
 #[tokio::test]
 async fn nobody_picks_and_the_response_ends_without_a_result() {
-    let rig = rig_with(InMemory::new().into(), |config| {
+    let rig = configured(|config| {
         let timings = carlos_console::Timings { pickup: Duration::from_millis(200), ..quick() };
         ConsoleConfig { timings, ..config }
     })
@@ -158,8 +157,7 @@ async fn t16_what_a_box_writes_after_the_end_changes_nothing() {
 
 #[tokio::test]
 async fn the_console_bound_holds_over_persons() {
-    let rig =
-        rig_with(InMemory::new().into(), |config| ConsoleConfig { reads_in_all: 1, ..config });
+    let rig = configured(|config| ConsoleConfig { reads_in_all: 1, ..config });
     let rig = rig.await;
     let mut open = rig.open().await;
     open.admitted().await;

@@ -3,6 +3,8 @@
 mod opening;
 mod pace;
 mod relay;
+#[cfg(test)]
+mod relay_tests;
 
 use std::sync::Arc;
 

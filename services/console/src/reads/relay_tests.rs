@@ -113,7 +113,7 @@ fn result(last_seq: u64) -> ReadResult {
         last_seq,
         started: Seconds::new(START),
         ended: Seconds::new(START + 1),
-        sealed: Vec::new(),
+        sealed: b"sealed".to_vec(),
     }
 }
 
@@ -245,7 +245,7 @@ async fn names_that_are_no_chunks_are_passed_over() {
 #[tokio::test(start_paused = true)]
 async fn more_output_than_the_cap_ends_the_read() {
     let mut rig = rig();
-    rig.pick(START + 60).await;
+    rig.pick(START + 1_200).await;
     rig.news().await;
     let full = OUTPUT_BYTES / CHUNK_BYTES as u64;
     for seq in 1..=full {

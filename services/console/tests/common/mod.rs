@@ -10,7 +10,7 @@ use carlos_protocol::{
     api::ReadBody,
     envelope::{KeyFile, RootKeys, verify},
     ids::{Account, App, BootId, BoxName, Host, Nonce, ReadId, Region, Revision},
-    keys::Key,
+    keys::{self, Key},
     picked::Picked,
     records::{
         self, AccountRecord, AppIndex, ChainEntry, DB_READ_CAPABILITY, Edges, HostRecord, Member,
@@ -67,7 +67,11 @@ pub struct Rig {
 
 /// A console that forwards, with one account, one app, one instance in `uk` and one box there.
 pub async fn rig() -> Rig {
-    rig_with(Arc::new(InMemory::new()), |config| config).await
+    configured(|config| config).await
+}
+
+pub async fn configured(change: impl FnOnce(ConsoleConfig) -> ConsoleConfig) -> Rig {
+    rig_with(Arc::new(InMemory::new()), change).await
 }
 
 pub async fn rig_with(
@@ -166,15 +170,20 @@ impl Rig {
             capabilities: capabilities.iter().map(|name| name.parse().unwrap()).collect(),
             draining,
         };
-        self.revision(&Key::Edges(edges.box_name.clone(), rev(1)), &edges).await;
+        let earlier = self.keys(&keys::edges_chain(&edges.box_name)).await.len() as u64;
+        self.revision(&Key::Edges(edges.box_name.clone(), rev(earlier + 1)), &edges).await;
     }
 
     pub async fn status(&self, name: &str, region: &str, time_unix: u64) {
+        self.status_of(name, region, time_unix, 1).await;
+    }
+
+    pub async fn status_of(&self, name: &str, region: &str, time_unix: u64, edges_rev: u64) {
         let status = Status {
             v: records::VERSION,
             box_name: BoxName::parse(name).unwrap(),
             time_unix,
-            edges_rev: 1,
+            edges_rev,
             region: Region::parse(region).unwrap(),
             capabilities: vec![],
             draining: false,

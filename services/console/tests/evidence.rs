@@ -1,0 +1,122 @@
+//! T14: only complete evidence refuses a read up front (db-forward §7.1).
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
+
+mod common;
+
+use std::sync::Arc;
+
+use carlos_bucket::{
+    Context,
+    fault::{Fault, FaultStore, Rule},
+    layer::Op,
+};
+use carlos_protocol::{keys::Key, records::DB_READ_CAPABILITY};
+use common::{DOOR, READS, Rig, SQL, read_body, rev, rig, rig_with};
+use object_store::memory::InMemory;
+
+/// The code of a refusal, or nothing for an open read.
+async fn answer(rig: &Rig) -> Option<String> {
+    let answer = rig.post(READS, read_body(SQL).to_string()).await;
+    match answer.status().as_u16() {
+        200 => None,
+        _ => Some(common::Answer::of(answer).await.code()),
+    }
+}
+
+/// A region without a capable box, by complete evidence.
+async fn none_capable() -> Rig {
+    let rig = rig().await;
+    rig.edges("box-uk", "uk", &[], false).await;
+    rig
+}
+
+#[tokio::test]
+async fn complete_evidence_without_a_capable_box_is_dbf_1() {
+    let rig = none_capable().await;
+    assert_eq!(answer(&rig).await.as_deref(), Some("DBF-1"));
+    assert_eq!(rig.get(DOOR).await.code(), "DBF-1");
+    assert!(rig.keys("db-reads").await.is_empty() && rig.keys("activity").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_draining_box_and_a_box_elsewhere_do_not_count() {
+    let rig = none_capable().await;
+    rig.a_box("box-uk-2", "uk", &[DB_READ_CAPABILITY], true).await;
+    rig.a_box("box-us", "us", &[DB_READ_CAPABILITY], false).await;
+    assert_eq!(answer(&rig).await.as_deref(), Some("DBF-1"));
+    rig.a_box("box-uk-3", "uk", &["else", DB_READ_CAPABILITY], false).await;
+    assert_eq!(answer(&rig).await, None);
+}
+
+#[tokio::test]
+async fn capable_boxes_that_are_silent_are_dbf_2() {
+    let rig = rig().await;
+    let now = rig.bucket.context().now_unix();
+    for stale in [now - 151, now + 200] {
+        rig.status("box-uk", "uk", stale).await;
+        assert_eq!(answer(&rig).await.as_deref(), Some("DBF-2"));
+    }
+    rig.status("box-uk", "uk", now - 140).await;
+    assert_eq!(answer(&rig).await, None);
+}
+
+#[tokio::test]
+async fn t14_status_snapshots_that_cannot_be_loaded_admit() {
+    let context = Context::system();
+    let (store, faults) = FaultStore::wrap(Arc::new(InMemory::new()), &context);
+    let rig = rig_with(store, |config| config).await;
+    rig.edges("box-uk", "uk", &[], false).await;
+    assert_eq!(answer(&rig).await.as_deref(), Some("DBF-1"));
+    faults.add(Rule::new(Op::List, Fault::Refused(403)).on("control/status").always());
+    assert_eq!(answer(&rig).await, None);
+    faults.clear();
+    faults.add(Rule::new(Op::Get, Fault::Refused(403)).on("control/status").always());
+    assert_eq!(answer(&rig).await, None);
+}
+
+#[tokio::test]
+async fn t14_one_missing_snapshot_admits() {
+    let rig = none_capable().await;
+    rig.edges("box-us", "us", &[], false).await;
+    assert_eq!(answer(&rig).await, None);
+}
+
+#[tokio::test]
+async fn t14_an_unreadable_edges_file_admits() {
+    for garbage in ["", "{}", "not json"] {
+        let rig = none_capable().await;
+        rig.status("box-us", "us", 0).await;
+        rig.write(&Key::Edges("box-us".parse().unwrap(), rev(1)), garbage).await;
+        assert_eq!(answer(&rig).await, None, "{garbage:?}");
+    }
+}
+
+#[tokio::test]
+async fn t14_a_fresh_snapshot_beside_no_edges_file_admits() {
+    let rig = none_capable().await;
+    rig.status("box-us", "us", rig.bucket.context().now_unix()).await;
+    assert_eq!(answer(&rig).await, None);
+    // The box is gone for good: an old snapshot without an edges file is no gap.
+    rig.status("box-us", "us", 0).await;
+    assert_eq!(answer(&rig).await.as_deref(), Some("DBF-1"));
+}
+
+#[tokio::test]
+async fn files_that_speak_of_another_box_are_a_gap() {
+    let rig = none_capable().await;
+    rig.status("box-us", "us", 0).await;
+    let own = rig.object(&Key::Edges("box-uk".parse().unwrap(), rev(1))).await.unwrap();
+    rig.write(&Key::Edges("box-us".parse().unwrap(), rev(1)), own).await;
+    assert_eq!(answer(&rig).await, None);
+}
+
+#[tokio::test]
+async fn a_snapshot_that_names_later_edges_is_a_gap() {
+    let rig = rig().await;
+    rig.edges("box-us", "us", &[], false).await;
+    rig.status("box-us", "us", 0).await;
+    rig.edges("box-uk", "uk", &[], false).await;
+    assert_eq!(answer(&rig).await.as_deref(), Some("DBF-1"));
+    rig.status_of("box-us", "us", 0, 2).await;
+    assert_eq!(answer(&rig).await, None);
+}
