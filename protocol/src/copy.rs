@@ -485,7 +485,7 @@ mod tests {
     const APPROVED: &str = include_str!("../approved-copy.txt");
 
     fn digest_line(row: &Row) -> String {
-        let exit = row.exit.map_or("-".to_owned(), |exit| exit.code().to_string());
+        let exit = row.exit.map_or_else(|| "-".to_owned(), |exit| exit.code().to_string());
         format!("{} {exit} {}", row.id, Digest::of(row.text.as_bytes()))
     }
 

@@ -97,7 +97,7 @@ impl fmt::Display for At {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Newest => Ok(()),
-            Self::Time(time) if time.0 % 1000 == 0 => time.seconds().fmt(f),
+            Self::Time(time) if time.0.is_multiple_of(1000) => time.seconds().fmt(f),
             Self::Time(time) => time.fmt(f),
         }
     }
@@ -224,7 +224,7 @@ impl FromStr for At {
         }
         let time: Millis = text.parse()?;
         // One text for each instant: `.000` would be a second spelling of a whole second.
-        if time.0 % 1000 == 0 { Err(TimeError) } else { Ok(Self::Time(time)) }
+        if time.0.is_multiple_of(1000) { Err(TimeError) } else { Ok(Self::Time(time)) }
     }
 }
 

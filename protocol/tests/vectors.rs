@@ -42,11 +42,11 @@ impl Entropy for Script {
 }
 
 fn text<'a>(value: &'a Value, field: &str) -> &'a str {
-    value[field].as_str().unwrap_or_else(|| panic!("{field} is text"))
+    value[field].as_str().expect(field)
 }
 
 fn number(value: &Value, field: &str) -> u64 {
-    value[field].as_u64().unwrap_or_else(|| panic!("{field} is a number"))
+    value[field].as_u64().expect(field)
 }
 
 fn bytes(value: &Value, field: &str) -> Vec<u8> {
@@ -54,7 +54,7 @@ fn bytes(value: &Value, field: &str) -> Vec<u8> {
 }
 
 fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
-    value[field].as_array().unwrap_or_else(|| panic!("{field} is a list"))
+    value[field].as_array().expect(field)
 }
 
 #[test]
@@ -210,8 +210,7 @@ fn awkward_strings_have_one_spelling() {
 
 fn same<T: Serialize + DeserializeOwned + Debug>(file: &Value, field: &str) -> T {
     let json = text(file, field).as_bytes();
-    let value =
-        canon::decode(json, limits::RECORD_BYTES).unwrap_or_else(|e| panic!("{field}: {e}"));
+    let value = canon::decode(json, limits::RECORD_BYTES).expect(field);
     assert_eq!(canon::encode(&value), json, "{field}");
     value
 }
