@@ -1,0 +1,190 @@
+//! What the box says about itself, and the probe that decides it (db-forward §7.1).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use carlos_bucket::{Append, Chain, ChainError, Pulse, Purpose};
+use carlos_protocol::ids::{Capability, Principal, Revision};
+use carlos_protocol::keys::{Key, edges_chain};
+use carlos_protocol::limits::{PROBE_EVERY, STATUS_EVERY};
+use carlos_protocol::records::{self, DB_READ_CAPABILITY, Edges, Status};
+use std::sync::Arc;
+
+use crate::agent::Agent;
+use crate::worker::hold::{WorkerHold, running};
+use crate::worker::talk::Talk;
+
+/// After a probe that was skipped or failed: a person notices five minutes, and a probe every few
+/// seconds costs one short-lived process.
+const PROBE_AGAIN: Duration = Duration::from_secs(5);
+
+/// After a publication that the bucket did not confirm.
+const PUBLISH_AGAIN: Duration = Duration::from_secs(5);
+
+/// Publishes edges and status until the agent drains, and that it drains as the last thing.
+pub(crate) async fn publish(agent: &Agent) {
+    let mut publisher = Publisher::new(agent);
+    let mut readiness = agent.readiness();
+    loop {
+        readiness.mark_unchanged();
+        let confirmed = publisher.publish().await;
+        if agent.draining.is_cancelled() && publisher.said_draining {
+            return;
+        }
+        let wait = if confirmed { STATUS_EVERY } else { PUBLISH_AGAIN };
+        tokio::select! {
+            biased;
+            () = agent.draining.cancelled() => {}
+            _ = readiness.changed() => {}
+            () = agent.ctx().sleep(wait) => {}
+        }
+    }
+}
+
+struct Publisher<'a> {
+    agent: &'a Agent,
+    edges: Chain,
+    pulse: Pulse,
+    written: Option<(Revision, Vec<u8>)>,
+    /// One try, confirmed or not: a stopping agent does not wait for a bucket that is away.
+    said_draining: bool,
+}
+
+impl<'a> Publisher<'a> {
+    fn new(agent: &'a Agent) -> Self {
+        let (bucket, name) = (&agent.ports.bucket, &agent.config.box_name);
+        Self {
+            agent,
+            edges: Chain::new(bucket.clone(), edges_chain(name), Principal::from(name)),
+            pulse: Pulse::new(bucket.clone(), Key::Status(name.clone()).to_path()),
+            written: None,
+            said_draining: false,
+        }
+    }
+
+    /// Edges first, so that a status never speaks of a revision that is not there.
+    async fn publish(&mut self) -> bool {
+        let edges = self.now();
+        self.said_draining = edges.draining;
+        let content = records::encode(&edges);
+        let confirmed = self.write_edges(&content).await;
+        let status = Status {
+            v: records::VERSION,
+            box_name: edges.box_name,
+            time_unix: self.agent.ctx().now_unix(),
+            edges_rev: self.written.as_ref().map_or(0, |(revision, _)| revision.number()),
+            region: edges.region,
+            capabilities: edges.capabilities,
+            draining: edges.draining,
+        };
+        match self.pulse.beat(Bytes::from(records::encode(&status))).await {
+            Ok(()) => confirmed,
+            Err(cause) => {
+                tracing::warn!(%cause, "the status was not written");
+                false
+            }
+        }
+    }
+
+    fn now(&self) -> Edges {
+        let capability = Capability::parse(DB_READ_CAPABILITY).expect("the name is a label");
+        let capabilities = self.agent.is_ready().then_some(capability);
+        Edges {
+            v: records::VERSION,
+            box_name: self.agent.config.box_name.clone(),
+            region: self.agent.config.region.clone(),
+            capabilities: capabilities.into_iter().collect(),
+            draining: self.agent.draining.is_cancelled(),
+        }
+    }
+
+    /// Appends a revision only when the content is another one than the head's.
+    async fn write_edges(&mut self, content: &[u8]) -> bool {
+        if self.written.as_ref().is_some_and(|(_, written)| written == content) {
+            return true;
+        }
+        let expected = match self.edges.head(Purpose::Claim).await {
+            Ok(head) => head.map(|head| head.revision),
+            Err(ChainError::Malformed(revision)) => Some(revision),
+            Err(ChainError::Read(error)) => {
+                tracing::warn!(%error, "the edges chain cannot be read");
+                return false;
+            }
+        };
+        match self.edges.append(expected, content, Purpose::Claim).await {
+            Append::Written(revision) | Append::Unchanged(revision) => {
+                self.written = Some((revision, content.to_vec()));
+                true
+            }
+            Append::Conflict(head) => {
+                let by = head.map(|head| head.by.to_string());
+                tracing::warn!(by, "somebody else writes this box's edges");
+                false
+            }
+            Append::Unknown(cause) => {
+                tracing::warn!(%cause, "the edges were not written");
+                false
+            }
+        }
+    }
+}
+
+/// Probes at start, every five minutes, and at once after a worker failed to start.
+pub(crate) async fn keep_ready(agent: &Agent) {
+    while !agent.draining.is_cancelled() {
+        let wait = match probe(agent).await {
+            Probe::Passed => {
+                agent.set_ready(true);
+                PROBE_EVERY
+            }
+            Probe::Failed => {
+                agent.set_ready(false);
+                PROBE_AGAIN
+            }
+            // The last result stands until a probe can run.
+            Probe::Skipped => PROBE_AGAIN,
+        };
+        tokio::select! {
+            biased;
+            () = agent.draining.cancelled() => {}
+            () = agent.probe_again.notified() => {}
+            () = agent.ctx().sleep(wait) => {}
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Probe {
+    Passed,
+    Failed,
+    Skipped,
+}
+
+/// One hello exchange with a real worker on a connection of its own.
+async fn probe(agent: &Agent) -> Probe {
+    let counted = running(&*agent.ports.workers).await;
+    let _slot = match agent.admission.admit_probe(counted) {
+        Ok(slot) => slot,
+        Err(reason) => {
+            tracing::debug!(%reason, "the readiness probe is skipped");
+            return Probe::Skipped;
+        }
+    };
+    let workers = Arc::clone(&agent.ports.workers);
+    let mut worker = WorkerHold::new(agent.ctx().clone(), Arc::clone(&agent.admission), workers);
+    let verdict = match worker.start().await {
+        Ok(connection) => {
+            let talk = Talk::open(agent.ctx(), connection, &agent.config.sandbox).await;
+            talk.map(drop).map_err(|error| error.to_string())
+        }
+        Err(error) => Err(error.to_string()),
+    };
+    worker.stop().await;
+    verdict.map_or_else(
+        |error| {
+            tracing::error!(error, "the readiness probe failed");
+            Probe::Failed
+        },
+        |()| Probe::Passed,
+    )
+}

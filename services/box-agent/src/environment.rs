@@ -1,0 +1,113 @@
+//! From environment variables to a running agent's configuration and ports: what this program's
+//! `main` and `carlos agent` share.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use carlos_bucket::{Bucket, Context, OpenError, open_store};
+use carlos_replica::Resolution;
+use thiserror::Error;
+
+use crate::config::{AgentConfig, ConfigError, Env};
+use crate::disk::FolderDisk;
+use crate::ports::Ports;
+use crate::replicas::{Replicas, StoreReplicas};
+use crate::worker::WorkerHost;
+
+const BUCKET: &str = "CARLOS_BUCKET";
+const DATA_BUCKET: &str = "CARLOS_HIBERNATE_BUCKET";
+const DATA_PREFIX: &str = "CARLOS_HIBERNATE_PREFIX";
+const SCRATCH: &str = "CARLOS_DB_READ_SCRATCH";
+
+/// On disk on Debian 13, where `/tmp` is memory (db-forward §8.3).
+const DEFAULT_SCRATCH: &str = "/var/tmp";
+
+/// Everything the environment says about an agent, before anything is opened.
+#[derive(Clone, Debug)]
+pub struct Environment {
+    pub config: AgentConfig,
+    /// Where workers make their scratch directories.
+    pub scratch: PathBuf,
+    bucket: String,
+    data: Option<DataBucket>,
+}
+
+#[derive(Clone, Debug)]
+struct DataBucket {
+    url: String,
+    prefix: String,
+}
+
+/// A store that the environment names cannot be opened.
+#[derive(Debug, Error)]
+#[error("{name}: {source}")]
+pub struct OpenFailure {
+    name: &'static str,
+    source: OpenError,
+}
+
+impl Environment {
+    /// Reads the variables; `var` gives a variable's value.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for the first one that is needed and missing, or not readable.
+    pub fn read(var: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let config = AgentConfig::from_env(&var)?;
+        let env = Env(&var);
+        let prefix = env.get(DATA_PREFIX).unwrap_or_default();
+        Ok(Self {
+            config,
+            scratch: env.get(SCRATCH).unwrap_or_else(|| DEFAULT_SCRATCH.to_owned()).into(),
+            bucket: env.need(BUCKET)?,
+            data: env.get(DATA_BUCKET).map(|url| DataBucket { url, prefix }),
+        })
+    }
+
+    /// Opens the stores and puts the ports together; `workers` starts this box's workers.
+    ///
+    /// # Errors
+    /// [`OpenFailure`] names the variable whose store cannot be opened.
+    pub fn open(&self, ctx: &Context, workers: Arc<dyn WorkerHost>) -> Result<Ports, OpenFailure> {
+        let store = open(BUCKET, &self.bucket)?;
+        let replicas = self.data.as_ref().map(DataBucket::open).transpose()?;
+        let disk = Arc::new(FolderDisk(self.scratch.clone()));
+        Ok(Ports::new(Bucket::new(store, ctx.clone()), replicas, workers, disk))
+    }
+}
+
+impl DataBucket {
+    fn open(&self) -> Result<Arc<dyn Replicas>, OpenFailure> {
+        let store = open(DATA_BUCKET, &self.url)?;
+        // A directory knows its files' times exactly; S3's listings have whole seconds (§3).
+        let resolution = match self.url.starts_with("file:") {
+            true => Resolution::Full,
+            false => Resolution::Second,
+        };
+        Ok(Arc::new(StoreReplicas::new(store, &self.prefix, resolution)))
+    }
+}
+
+fn open(name: &'static str, url: &str) -> Result<Arc<dyn object_store::ObjectStore>, OpenFailure> {
+    open_store(url).map_err(|source| OpenFailure { name, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<Environment, ConfigError> {
+        Environment::read(|name| {
+            pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn the_bucket_is_needed_and_the_data_bucket_is_not() {
+        let base = [("CARLOS_BOX", "box-1"), ("CARLOS_REGION", "uk")];
+        assert_eq!(read(&base).err(), Some(ConfigError::Missing(BUCKET)));
+        let with_bucket = [base[0], base[1], (BUCKET, "memory://")];
+        let environment = read(&with_bucket).expect("complete");
+        assert!(environment.data.is_none());
+        assert_eq!(environment.scratch, PathBuf::from("/var/tmp"));
+    }
+}

@@ -1,0 +1,42 @@
+//! The region's data bucket, narrowed to reading one instance's replica (db-forward §8.2).
+
+use std::sync::Arc;
+
+use carlos_protocol::ids::Host;
+use carlos_replica::store::BadPrefix;
+use carlos_replica::{Layout, ReplicaReader, Resolution, StoreReplica};
+use object_store::ObjectStore;
+
+/// Gives the replica of a host. Nothing of a request but the host, which two checks have held
+/// against the record, chooses what is read.
+pub trait Replicas: Send + Sync {
+    /// # Errors
+    /// [`BadPrefix`] when the configured prefix and the host make no usable one.
+    fn replica(&self, host: &Host) -> Result<Box<dyn ReplicaReader>, BadPrefix>;
+}
+
+/// Replicas under `<prefix>/<host>` of one store.
+#[derive(Clone, Debug)]
+pub struct StoreReplicas {
+    store: Arc<dyn ObjectStore>,
+    prefix: String,
+    layout: Layout,
+    resolution: Resolution,
+}
+
+impl StoreReplicas {
+    /// `prefix` is the box's own (`CARLOS_HIBERNATE_PREFIX`), empty for the store's root;
+    /// `resolution` is how exact the store's listing times are.
+    pub fn new(store: Arc<dyn ObjectStore>, prefix: &str, resolution: Resolution) -> Self {
+        Self { store, prefix: prefix.to_owned(), layout: Layout::Auto, resolution }
+    }
+}
+
+impl Replicas for StoreReplicas {
+    fn replica(&self, host: &Host) -> Result<Box<dyn ReplicaReader>, BadPrefix> {
+        let prefix = format!("{}/{host}", self.prefix);
+        let store = Arc::clone(&self.store);
+        let replica = StoreReplica::new(store, &prefix, self.layout, self.resolution)?;
+        Ok(Box::new(replica))
+    }
+}
