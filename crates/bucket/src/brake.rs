@@ -23,8 +23,12 @@ const LONGEST_GAP: Duration = Duration::from_secs(4);
 /// Gaps below this are no brake at all.
 const SMALLEST_GAP: Duration = Duration::from_millis(5);
 
-/// What a success leaves of the gap. Release takes about 40 successes, never one burst.
-const EASING: f64 = 0.85;
+/// What a success leaves of the gap. Release takes some twenty successes, never one burst.
+const EASING: f64 = 0.7;
+
+/// Time alone halves the gap this often, for callers whose deadlines are shorter than the gap and
+/// who would otherwise send too little to find out that the store has recovered.
+const HALF_LIFE: Duration = Duration::from_secs(6);
 
 /// A process-wide spacing of requests: none at first, doubled by refusals, eased by successes.
 #[derive(Debug, Default)]
@@ -40,6 +44,8 @@ struct State {
     free_at: Duration,
     /// Monotonic time of the last tightening; refusals already on the way count once.
     tightened_at: Duration,
+    /// Monotonic time up to which the gap has been halved by time.
+    relaxed_at: Duration,
 }
 
 impl Brake {
@@ -78,6 +84,7 @@ impl Brake {
     fn reserve(&self, ctx: &Context, within: Duration) -> Option<Duration> {
         let mut state = self.state();
         let now = ctx.monotonic();
+        state.relax(now);
         if state.gap.is_zero() {
             return Some(Duration::ZERO);
         }
@@ -98,6 +105,7 @@ impl Brake {
 
 impl State {
     fn tighten(&mut self, now: Duration) {
+        self.relax(now);
         let still_settling = now < self.tightened_at + self.gap;
         if self.share < TOO_MANY_REFUSALS || (still_settling && !self.gap.is_zero()) {
             return;
@@ -108,9 +116,107 @@ impl State {
     }
 
     fn ease(&mut self) {
-        self.gap = self.gap.mul_f64(EASING);
+        self.shrink(EASING);
+    }
+
+    fn relax(&mut self, now: Duration) {
+        let halvings = now.saturating_sub(self.relaxed_at).div_duration_f64(HALF_LIFE);
+        self.relaxed_at = now;
+        self.shrink(0.5_f64.powf(halvings));
+    }
+
+    fn shrink(&mut self, left: f64) {
+        self.gap = self.gap.mul_f64(left);
         if self.gap < SMALLEST_GAP {
             self.gap = Duration::ZERO;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use object_store::memory::InMemory;
+
+    use super::*;
+    use crate::fault::{Fault, FaultStore, Rule};
+    use crate::layer::Op;
+    use crate::{Bucket, Kind, Purpose};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Twenty senders without a pause between requests of 40 ms: 500 a second.
+    fn load(ctx: &Context) -> (Bucket, FaultStore) {
+        let (slow, latency) = FaultStore::wrap(Arc::new(InMemory::new()), ctx);
+        let delay = Fault::Delayed(Duration::from_millis(40));
+        latency.add(Rule::new(Op::Get, delay).always());
+        let (store, faults) = FaultStore::wrap(slow, ctx);
+        let bucket = Bucket::new(store, ctx.clone());
+        for sender in 0..20 {
+            ctx.spawn(send_for_ever(bucket.clone(), sender));
+        }
+        (bucket, faults)
+    }
+
+    async fn send_for_ever(bucket: Bucket, sender: usize) {
+        loop {
+            let _ = bucket.get(&format!("hosts/{sender}"), Purpose::Poll).await;
+            // A turn refused by the brake costs no time; a real caller waits for its next poll.
+            bucket.context().sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Requests sent in each of the next `seconds`.
+    async fn rates(bucket: &Bucket, seconds: usize) -> Vec<u64> {
+        let mut rates = Vec::new();
+        for _ in 0..seconds {
+            let before = bucket.counters().of(Kind::Get).sent;
+            bucket.context().sleep(SECOND).await;
+            rates.push(bucket.counters().of(Kind::Get).sent - before);
+        }
+        rates
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn half_the_requests_refused_brings_the_rate_below_a_fifth() {
+        let ctx = Context::simulated(5, 0);
+        let (bucket, faults) = load(&ctx);
+        let normal = *rates(&bucket, 3).await.last().expect("three rates");
+        assert!(normal > 400, "{normal}");
+        faults.add(Rule::new(Op::Get, Fault::Refused(503)).odds(0.5));
+        let braked = rates(&bucket, 60).await;
+        assert!(braked[5..].iter().all(|rate| *rate < normal / 5), "{normal}: {braked:?}");
+        faults.clear();
+        let free = rates(&bucket, 120).await;
+        assert!(free.iter().all(|rate| *rate <= normal * 21 / 20), "a burst: {free:?}");
+        assert!(free[60..].iter().all(|rate| *rate > normal * 9 / 10), "not free: {free:?}");
+        assert!(!bucket.brake().is_on());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_refusal_among_many_is_no_reason() {
+        let ctx = Context::simulated(6, 0);
+        let (bucket, faults) = load(&ctx);
+        for _ in 0..20 {
+            faults.add(Rule::new(Op::Get, Fault::Refused(429)));
+            ctx.sleep(SECOND).await;
+            assert!(!bucket.brake().is_on());
+        }
+        assert_eq!(bucket.counters().of(Kind::Get).throttled, 20);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_after_the_deadline_is_refused_at_once() {
+        let ctx = Context::simulated(7, 0);
+        let brake = Brake::default();
+        while brake.gap() < LONGEST_GAP {
+            ctx.sleep(SECOND / 20 + brake.gap()).await;
+            brake.record(&ctx, true);
+        }
+        let begun = ctx.monotonic();
+        assert!(!brake.admit(&ctx, SECOND).await);
+        assert_eq!(ctx.monotonic(), begun);
+        assert!(brake.admit(&ctx, 10 * SECOND).await);
     }
 }

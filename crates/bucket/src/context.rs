@@ -236,3 +236,96 @@ fn mix(seed: u64, name: &str) -> u64 {
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    const START_MS: u64 = 1_792_659_600_000;
+
+    /// Forty tasks that draw, wait and write down, on virtual time; what they wrote.
+    fn run(seed: u64) -> Vec<String> {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().start_paused(true).build().expect("a runtime");
+        runtime.block_on(async move {
+            let ctx = Context::simulated(seed, START_MS);
+            let log = Arc::new(Mutex::new(Vec::new()));
+            let tasks: Vec<_> =
+                (0..40).map(|n| ctx.spawn(act(ctx.clone(), n, log.clone()))).collect();
+            for task in tasks {
+                task.await.expect("the task ends");
+            }
+            let log = log.lock().expect("nobody panicked");
+            log.clone()
+        })
+    }
+
+    async fn act(ctx: Context, n: usize, log: Arc<Mutex<Vec<String>>>) {
+        for _ in 0..20 {
+            ctx.sleep(ctx.jitter(Duration::from_millis(50))).await;
+            let worked = ctx.clone();
+            let ulid = ctx.spawn_blocking(move || worked.ulid()).await.expect("work ends");
+            log.lock().expect("nobody panicked").push(format!("{} {n} {ulid}", ctx.now_unix_ms()));
+        }
+    }
+
+    #[test]
+    fn one_seed_gives_one_log() {
+        let first = run(11);
+        assert_eq!(first.len(), 800);
+        for _ in 0..5 {
+            assert_eq!(run(11), first);
+        }
+        assert_ne!(run(12), first);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn skew_moves_one_process_and_no_wait() {
+        let ctx = Context::simulated(1, START_MS);
+        let (fast, slow) = (ctx.node("fast"), ctx.node("slow"));
+        fast.clone().set_skew_ms(3_600_000);
+        slow.set_skew_ms(-3_600_000);
+        ctx.sleep(Duration::from_secs(10)).await;
+        let now = START_MS + 10_000;
+        assert_eq!(ctx.now_unix_ms(), now);
+        assert_eq!(fast.now_unix_ms(), now + 3_600_000);
+        assert_eq!(slow.now_unix_ms(), now - 3_600_000);
+        assert_eq!(fast.monotonic(), slow.monotonic());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn processes_draw_apart_and_by_name() {
+        let draw = |ctx: &Context| {
+            let mut bytes = [0; 16];
+            ctx.fill(&mut bytes);
+            bytes
+        };
+        let (one, two) = (Context::simulated(1, 0), Context::simulated(1, 0));
+        let first = draw(&one.node("a"));
+        draw(&two);
+        assert_eq!(draw(&two.node("a")), first, "only seed and name count");
+        assert_ne!(draw(&two.node("b")), first);
+        assert_ne!(draw(&Context::simulated(2, 0).node("a")), first);
+    }
+
+    #[tokio::test]
+    async fn the_system_context_is_random_and_on_time() {
+        let ctx = Context::system();
+        assert_ne!(ctx.ulid(), ctx.node("other").ulid());
+        assert!(ctx.now_unix() > 1_700_000_000);
+        assert!((0..1_000).all(|_| ctx.below(3) < 3));
+        assert!((0..1_000).all(|_| ctx.jitter(Duration::from_secs(1)) < Duration::from_secs(1)));
+        assert_eq!(ctx.below(0), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_that_is_too_long_is_cut() {
+        let ctx = Context::simulated(1, 0);
+        let cut = ctx.timeout(Duration::from_secs(1), std::future::pending::<()>()).await;
+        assert_eq!(cut, Err(Elapsed));
+        assert_eq!(ctx.monotonic(), Duration::from_secs(1));
+        assert!(!format!("{ctx:?}").contains("ChaCha"));
+    }
+}

@@ -225,17 +225,18 @@ impl Layer for FaultStore {
             self.land_later(delay, inner, key, (body.clone(), options.clone()));
         }
         self.before(fault, key).await?;
-        let done = inner.put_opts(key, body, options).await?;
+        let done = inner.put_opts(key, body, options).await;
+        // A refusal gets lost on its way back just as a success does.
         self.after(fault, key).await?;
-        Ok(done)
+        done
     }
 
     async fn get(&self, inner: &Inner, key: &Path, options: GetOptions) -> Result<GetResult> {
         let fault = self.strike(Op::Get, key.as_ref());
         self.before(fault, key).await?;
-        let found = inner.get_opts(key, options).await?;
+        let found = inner.get_opts(key, options).await;
         self.after(fault, key).await?;
-        Ok(found)
+        found
     }
 
     async fn list(
@@ -256,8 +257,9 @@ impl Layer for FaultStore {
     async fn delete(&self, inner: &Inner, key: &Path) -> Result<()> {
         let fault = self.strike(Op::Delete, key.as_ref());
         self.before(fault, key).await?;
-        inner.delete(key).await?;
-        self.after(fault, key).await
+        let done = inner.delete(key).await;
+        self.after(fault, key).await?;
+        done
     }
 }
 

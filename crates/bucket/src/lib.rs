@@ -23,6 +23,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_macros))]
 
 pub mod chain;
+pub mod conformance;
 pub mod expire;
 pub mod fault;
 pub mod guard;
@@ -31,6 +32,7 @@ pub mod layer;
 pub mod poller;
 pub mod probe;
 pub mod queue;
+pub mod scenario;
 pub mod serial;
 pub mod shuffle;
 pub mod toys;

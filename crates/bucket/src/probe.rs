@@ -214,3 +214,120 @@ fn unclear(verdict: &Verdict) -> Option<Stop> {
         other => Some(Stop::Unclear(other.clone().cause().to_string())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use object_store::memory::InMemory;
+
+    use super::*;
+    use crate::fault::{Fault, FaultStore, Rule};
+    use crate::layer::{Inner, Op};
+    use crate::toys::{Liar, Lie};
+    use crate::{Context, file_url, open_store};
+
+    fn memory() -> Inner {
+        Arc::new(InMemory::new())
+    }
+
+    async fn probe_liar(seed: u64, lie: Lie) -> Probed {
+        let ctx = Context::simulated(seed, 0);
+        let store = Liar::wrap(memory(), &ctx, lie);
+        probe(&Bucket::new(store, ctx), "box1").await
+    }
+
+    fn faulty(seed: u64) -> (Bucket, FaultStore) {
+        let ctx = Context::simulated(seed, 0);
+        let (store, faults) = FaultStore::wrap(memory(), &ctx);
+        (Bucket::new(store, ctx), faults)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn honest_stores_keep_their_promises() {
+        let kept = Probed::Keeps(Report { conditional_reads: true });
+        let memory = Bucket::new(memory(), Context::simulated(1, 0));
+        assert_eq!(probe(&memory, "box1").await, kept);
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = open_store(&file_url(dir.path())).expect("a store");
+        assert_eq!(probe(&Bucket::new(store, Context::system()), "box1").await, kept);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_window_between_check_and_act_is_found() {
+        let lie = Lie::ChecksThenActs(Duration::from_millis(5));
+        let mut found = 0;
+        for seed in 0..100 {
+            found += usize::from(probe_liar(seed, lie).await.code() == "bucket-many-winners");
+        }
+        assert!(found >= 99, "{found} of 100");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_ignored_condition_is_found() {
+        let probed = probe_liar(1, Lie::IgnoresHeader).await;
+        assert_eq!(probed, Probed::Lies(Broken::ManyWinners(32)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_free_name_is_found() {
+        let probed = probe_liar(1, Lie::RefusesFreeNames).await;
+        assert_eq!(probed, Probed::Lies(Broken::FreeNameRefused));
+        assert_eq!(probed.code(), "bucket-refuses-free-names");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_replaces_now_and_then_is_found_often() {
+        let mut found = 0;
+        for seed in 0..100 {
+            found += usize::from(matches!(
+                probe_liar(seed, Lie::SometimesReplaces(0.05)).await,
+                Probed::Lies(_)
+            ));
+        }
+        // One create in twenty lies, and a probe makes 33: it is missed less than once in five.
+        assert!(found > 75, "{found} of 100");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_missing_from_reads_is_found() {
+        let (bucket, faults) = faulty(1);
+        faults.add(Rule::new(Op::Get, Fault::Hidden));
+        assert_eq!(probe(&bucket, "box1").await, Probed::Lies(Broken::ReadAfterWrite));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_missing_from_listings_is_found() {
+        let (bucket, faults) = faulty(1);
+        faults.add(Rule::new(Op::List, Fault::Hidden).always());
+        assert_eq!(probe(&bucket, "box1").await, Probed::Lies(Broken::ListAfterWrite));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_conflict_for_every_racer_is_no_lie() {
+        let (bucket, faults) = faulty(1);
+        faults.add(Rule::new(Op::Create, Fault::Conflict).times(33));
+        assert!(matches!(probe(&bucket, "box1").await, Probed::Keeps(_)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_are_never_called_lies() {
+        let unclear = [Fault::Refused(500), Fault::Refused(403), Fault::AnswerLost];
+        let silent = [Fault::Swallowed, Fault::DoneInSilence, Fault::DoneBut(503)];
+        for (seed, fault) in unclear.into_iter().chain(silent).enumerate() {
+            let (bucket, faults) = faulty(seed as u64);
+            faults.add(Rule::new(Op::Create, fault).odds(0.5));
+            let probed = probe(&bucket, "box1").await;
+            assert_eq!(probed.code(), "bucket-could-not-tell", "{fault:?}: {probed:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_in_one_run_is_forgotten_by_the_next() {
+        let (bucket, faults) = faulty(1);
+        faults.add(Rule::new(Op::Create, Fault::AnswerLost));
+        faults.add(Rule::new(Op::List, Fault::Refused(403)));
+        assert!(matches!(probe(&bucket, "box1").await, Probed::Keeps(_)));
+    }
+}
