@@ -295,7 +295,8 @@ sentences! {
 
     /// Audit detail of a query as of a time.
     "DBF-22" [] None, audit_query_at(region, at, bytes, sha256) =
-        "forwarded a database query to region %s, as of %s. the query was %d bytes, sha256 %s (cli)";
+        "forwarded a database query to region %s, as of %s. the query was %d bytes, sha256 %s \
+         (cli)";
 
     /// Docs: `carlos db`.
     "DBF-30" [] None, docs_db() =

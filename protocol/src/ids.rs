@@ -51,7 +51,8 @@ macro_rules! text_name {
             /// # Errors
             /// [`IdError`] when the text does not fit the grammar.
             pub fn parse(text: &str) -> Result<Self, IdError> {
-                if $accepts(text) { Ok(Self(text.to_owned())) } else { Err(IdError { kind: $kind }) }
+                let accepted = $accepts(text).then(|| Self(text.to_owned()));
+                accepted.ok_or(IdError { kind: $kind })
             }
 
             /// The name's one text.

@@ -262,3 +262,21 @@ fn the_row_streams_digest_is_the_summarys() {
     assert_eq!(summary.sha256.0, Some(Digest::of(&stream)));
     assert_eq!(Digest::of(&stream).to_string(), text(&rows, "sha256"));
 }
+
+#[test]
+fn the_documentation_states_the_limits() {
+    let doc = include_str!("../../docs/protocol.md");
+    let stated = [
+        (limits::ENVELOPE_BYTES, "546,648 bytes"),
+        (limits::READ_BODY_BYTES, "409,600 bytes"),
+        (limits::LINE_BYTES, "349,912 bytes"),
+        (limits::PLAN_FILES, "at most 8,192"),
+        (limits::CAPABILITIES, "at most 64"),
+        (usize::try_from(limits::MAX_CHUNKS).expect("small"), "above 4,096"),
+    ];
+    for (limit, words) in stated {
+        let digits: String = words.chars().filter(char::is_ascii_digit).collect();
+        assert_eq!(digits, limit.to_string());
+        assert!(doc.contains(words), "{words}");
+    }
+}
