@@ -34,19 +34,20 @@ impl Session {
         let mut conn = Connection::open_with_flags(uri(path), flags).map_err(setup)?;
         let watch = stop.watch(&mut conn, limits.time).map_err(setup)?;
         watch.check()?;
-        configure(&conn, limits.heap).map_err(setup)?;
-        bound(&conn).map_err(setup)?;
         let mut session =
             Self { watch, authorizer: Authorizer::default(), stop: stop.clone(), conn };
-        session.guard().map_err(|error| session.explain(&error))?;
+        session.guard(limits.heap).map_err(|error| session.explain(&error))?;
         if !local_time_is_utc(&session.conn) {
             return Err(QueryError::Setup("this process does not run on UTC".to_owned()));
         }
         Ok(session)
     }
 
-    /// Reads the schema, then lets nothing through that the authorizer does not.
-    fn guard(&mut self) -> rusqlite::Result<()> {
+    /// Sets the switches and bounds and reads the schema; from then on nothing is compiled that the
+    /// authorizer does not let through.
+    fn guard(&mut self, heap: u64) -> rusqlite::Result<()> {
+        configure(&self.conn, heap)?;
+        bound(&self.conn)?;
         let shadows = Shadows::of(&self.conn)?;
         // Only now: SQLite parses the schema under the same limit, and a schema may hold a longer
         // statement than a person may send.
@@ -69,19 +70,27 @@ impl Session {
 
     /// What an error of SQLite's means for the person.
     pub(crate) fn explain(&self, error: &Error) -> QueryError {
+        let text = text_of(error);
         match error.sqlite_error().map(|error| (error.code, error.extended_code)) {
             Some((ErrorCode::OperationInterrupted, _)) => {
                 self.check().err().unwrap_or(QueryError::Cancelled)
             }
             Some((ErrorCode::OutOfMemory, _) | (_, ffi::SQLITE_IOERR_NOMEM)) => QueryError::Memory,
-            Some((ErrorCode::AuthorizationForStatementDenied, _)) => {
-                let what = self.authorizer.denied().unwrap_or_else(|| text_of(error));
-                Refusal::NotAllowed { what }.into()
-            }
+            Some((ErrorCode::AuthorizationForStatementDenied, _)) => self.denied(),
+            // A denied function is a plain error with this text.
+            _ if text.starts_with("not authorized") => self.denied(),
             Some((ErrorCode::ReadOnly, _)) => {
                 Refusal::NotAllowed { what: "it writes".to_owned() }.into()
             }
-            _ => QueryError::Sql(bounded(text_of(error))),
+            _ => QueryError::Sql(bounded(text)),
+        }
+    }
+
+    fn denied(&self) -> QueryError {
+        match self.authorizer.denied() {
+            Some(what) => Refusal::NotAllowed { what }.into(),
+            // rusqlite's callback fails on such a name before it asks ours.
+            None => QueryError::Sql("a name in the database is not UTF-8 text".to_owned()),
         }
     }
 }
@@ -98,7 +107,7 @@ pub(crate) fn local_time_is_utc(conn: &Connection) -> bool {
     conn.query_row(INSTANTS, [], |row| row.get::<_, i64>(0)).is_ok_and(|different| different == 0)
 }
 
-/// Switches of the connection. None of them reads the file.
+/// Switches of the connection.
 fn configure(conn: &Connection, heap: u64) -> rusqlite::Result<()> {
     use DbConfig::*;
     for (switch, on) in [
@@ -190,10 +199,6 @@ fn setup(error: Error) -> QueryError {
 /// SQLite's message, without rusqlite's words around it.
 fn text_of(error: &Error) -> String {
     match error {
-        Error::SqliteFailure(_, Some(text)) if text == "authorizer malfunction" => {
-            // rusqlite's callback fails on such a name before it asks ours.
-            "a name in the database is not UTF-8 text".to_owned()
-        }
         Error::SqliteFailure(_, Some(text)) => text.clone(),
         Error::SqlInputError { msg, .. } => msg.clone(),
         other => other.to_string(),

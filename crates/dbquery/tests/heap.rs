@@ -1,6 +1,6 @@
 //! Memory is bounded. Alone in its own process, as SQLite's heap limit is the process's.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! Statements and files that mean harm: each has its clear answer, and nothing is left behind.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
 mod common;
 
@@ -9,7 +9,7 @@ use common::Fixture;
 use rusqlite::Connection;
 
 /// Statements that are refused, whichever layer does it.
-const REFUSED: [&str; 62] = [
+const REFUSED: [&str; 59] = [
     "VACUUM INTO 'new.db'",
     "VACUUM main INTO 'new.db'",
     "/* x */ -- y\n VACUUM /* z */ INTO -- w\n 'new.db'",
@@ -28,11 +28,8 @@ const REFUSED: [&str; 62] = [
     "pragma QUERY_ONLY",
     "EXPLAIN PRAGMA query_only=OFF",
     "SELECT * FROM pragma_query_only",
-    "SELECT * FROM pragma_query_only(0)",
-    "SELECT * FROM pragma_query_only WHERE arg = 'OFF'",
     "PRAGMA writable_schema=ON",
     "PRAGMA writable_schema=RESET",
-    "SELECT * FROM pragma_writable_schema(1)",
     "PRAGMA journal_mode=DELETE",
     "PRAGMA journal_mode",
     "PRAGMA wal_checkpoint(TRUNCATE)",
@@ -89,15 +86,29 @@ fn nothing_is_written_by_any_statement() {
     assert_eq!(around, after, "the working directory is as it was");
 }
 
+/// Table functions that SQLite does not have: an error of its own, and no effect either.
+#[test]
+fn switches_have_no_table_function_with_a_value() {
+    let fixture = Fixture::new();
+    for sql in [
+        "SELECT * FROM pragma_query_only(0)",
+        "SELECT * FROM pragma_query_only WHERE arg = 'OFF'",
+        "SELECT * FROM pragma_writable_schema(1)",
+        "SELECT * FROM pragma_user_version(8)",
+    ] {
+        assert!(matches!(fixture.query(sql), Err(QueryError::Sql(_))), "{sql}");
+    }
+}
+
 #[test]
 fn what_is_refused_is_named() {
     let fixture = Fixture::new();
     let cases = [
         ("PRAGMA query_only=OFF", "PRAGMA query_only with a value is not allowed."),
-        ("SELECT * FROM pragma_query_only(0)", "PRAGMA query_only with a value is not allowed."),
+        ("SELECT * FROM pragma_query_only", "PRAGMA query_only is not allowed."),
         ("WITH x AS (SELECT 1) DELETE FROM parent", "it writes to parent."),
         ("SELECT load_extension('x')", "the function load_extension is not allowed."),
-        ("EXPLAIN VACUUM INTO 'x'", "it attaches or writes another file."),
+        ("EXPLAIN VACUUM INTO 'x'", "it writes."),
     ];
     for (sql, ending) in cases {
         let sentence = fixture.query(sql).unwrap_err().to_string();
@@ -165,7 +176,7 @@ fn deep_texts_end_in_an_error_not_a_crash() {
     let fixture = Fixture::new();
     let deep = [
         format!("SELECT {}1{}", "(".repeat(20_000), ")".repeat(20_000)),
-        format!("SELECT {}1", "-".repeat(1).repeat(1) + &" -".repeat(20_000)),
+        format!("SELECT{}1", " -".repeat(20_000)),
         format!("SELECT {}1{}", "(SELECT ".repeat(5_000), ")".repeat(5_000)),
         format!("SELECT * FROM {}(SELECT 1){}", "(SELECT * FROM ".repeat(3_000), ")".repeat(3_000)),
         format!("SELECT 1{}", " UNION SELECT 1".repeat(4_000)),
@@ -179,6 +190,22 @@ fn deep_texts_end_in_an_error_not_a_crash() {
             Ok(_) | Err(QueryError::Sql(_)) => {}
             Err(other) => panic!("{}: {other:?}", &sql[..40]),
         }
+    }
+}
+
+#[test]
+fn a_long_chain_of_views_is_an_answer() {
+    let fixture = Fixture::new();
+    let conn = Connection::open(&fixture.db).unwrap();
+    let mut chain = "BEGIN; CREATE VIEW v0 AS SELECT 1 AS x;".to_owned();
+    for n in 1..2_000 {
+        chain += &format!("CREATE VIEW v{n} AS SELECT x FROM v{};", n - 1);
+    }
+    conn.execute_batch(&format!("{chain} COMMIT; PRAGMA wal_checkpoint(TRUNCATE)")).unwrap();
+    conn.close().unwrap();
+    match fixture.query("SELECT * FROM v1999") {
+        Ok(_) | Err(QueryError::Sql(_)) => {}
+        Err(other) => panic!("{other:?}"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Ordinary databases work: every feature a person may have used, read through the guard.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
 mod common;
 
@@ -11,7 +11,7 @@ use common::{Fixture, stop};
 #[test]
 fn every_feature_reads() {
     let fixture = Fixture::new();
-    let cases: [(&str, &[&str]); 27] = [
+    let cases: [(&str, &[&str]); 26] = [
         ("SELECT name FROM parent ORDER BY name", &["Ann", "bob"]),
         (
             "SELECT p.name, sum(c.n) FROM parent p JOIN child c ON c.parent = p.id GROUP BY 1",
@@ -28,7 +28,7 @@ fn every_feature_reads() {
         ("SELECT * FROM view5", &["1\t<running> foxes"]),
         ("SELECT * FROM view_area", &["2\taway"]),
         ("SELECT * FROM view_json", &["1", "2"]),
-        ("SELECT some FROM view_stat WHERE name = 'parent'", &["1"]),
+        ("SELECT sum(pgsize) > 0 FROM dbstat WHERE name = 'parent'", &["1"]),
         ("SELECT * FROM view_info", &["id", "name"]),
         ("SELECT doc ->> '$.a[2].b' FROM docs", &["x"]),
         ("SELECT fullkey FROM docs, json_tree(doc) WHERE atom = 'x'", &["$.a[2].b"]),
@@ -43,10 +43,6 @@ fn every_feature_reads() {
         ("SELECT sqrt(16.0), floor(1.5), pi() > 3", &["4.0\t1.0\t1"]),
         ("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger'", &["1"]),
         ("SELECT count(*) > 0 FROM sqlite_stat1", &["1"]),
-        (
-            "EXPLAIN QUERY PLAN SELECT * FROM parent WHERE id = 1",
-            &["2\t0\t45\tSEARCH parent USING INTEGER PRIMARY KEY (rowid=?)"],
-        ),
         ("VALUES (1, 'a'), (2, 'b');", &["1\ta", "2\tb"]),
         ("SELECT name FROM parent WHERE name GLOB 'A*' OR name LIKE 'B%'", &["Ann", "bob"]),
         ("SELECT group_concat(name, ',' ORDER BY id DESC) FROM parent", &["bob,Ann"]),
@@ -58,6 +54,12 @@ fn every_feature_reads() {
     for (sql, expected) in cases {
         assert_eq!(fixture.rows(sql), expected, "{sql}");
     }
+}
+
+#[test]
+fn explain_works() {
+    let plan = Fixture::new().rows("EXPLAIN QUERY PLAN SELECT * FROM parent WHERE id = 1");
+    assert!(plan[0].ends_with("SEARCH parent USING INTEGER PRIMARY KEY (rowid=?)"), "{plan:?}");
 }
 
 #[test]
@@ -175,25 +177,42 @@ fn a_long_statement_in_the_schema_is_no_obstacle() {
     assert_eq!(fixture.rows("SELECT length(x) FROM wide"), ["100000"]);
 }
 
+/// SQLite lets only top-level SQL use dbstat, whatever `trusted_schema` says: so it is everywhere.
+#[test]
+fn a_view_over_dbstat_fails_as_it_does_in_sqlite() {
+    let fixture = Fixture::new();
+    let direct = rusqlite::Connection::open(&fixture.db).unwrap();
+    let sqlites = direct.prepare("SELECT * FROM view_stat").unwrap_err().to_string();
+    let ours = fixture.query("SELECT * FROM view_stat").unwrap_err().to_string();
+    assert!(sqlites.contains(&ours), "{sqlites} / {ours}");
+}
+
+const LOCAL: &str = "SELECT datetime(1784073600, 'unixepoch', 'localtime')";
+
+/// Run again by the test below, in a process with another zone.
+#[test]
+#[ignore = "needs the zone that its parent sets"]
+fn in_another_zone() {
+    let query = Fixture::new().query(LOCAL);
+    assert!(matches!(query, Err(QueryError::Setup(_))), "{query:?}");
+}
+
+#[test]
+#[ignore = "needs the zone that its parent sets"]
+fn in_utc() {
+    assert_eq!(Fixture::new().rows(LOCAL), ["2026-07-15 00:00:00"]);
+}
+
 #[test]
 fn local_time_is_utc_or_nothing_runs() {
-    let fixture = Fixture::new();
-    let query = fixture.query("SELECT datetime(1784073600, 'unixepoch', 'localtime')");
-    match std::env::var("TZ").as_deref() {
-        Ok("America/New_York") => assert!(matches!(query, Err(QueryError::Setup(_)))),
-        Ok("UTC") => assert_eq!(
-            fixture.rows("SELECT datetime(1784073600, 'unixepoch', 'localtime')"),
-            ["2026-07-15 00:00:00"]
-        ),
-        _ => {
-            for zone in ["UTC", "America/New_York"] {
-                let status = std::process::Command::new(std::env::current_exe().unwrap())
-                    .args(["--exact", "local_time_is_utc_or_nothing_runs"])
-                    .env("TZ", zone)
-                    .status();
-                assert!(status.unwrap().success(), "{zone}");
-            }
-        }
+    for (zone, test) in
+        [("UTC", "in_utc"), ("America/New_York", "in_another_zone"), ("XXX-1", "in_another_zone")]
+    {
+        let status = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--ignored"])
+            .env("TZ", zone)
+            .status();
+        assert!(status.unwrap().success(), "{zone}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Clocks, cancels, caps: each ends the statement it belongs to, and no other.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
 mod common;
 
@@ -138,4 +138,25 @@ fn a_sink_that_fails_ends_the_query() {
     let ended = run(&fixture.db, ENDLESS_ROWS, &Limits::default(), &mut Gone(100_000), &stop());
     let Err(QueryError::Sink(error)) = ended else { panic!("{ended:?}") };
     assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+}
+
+#[test]
+fn rows_of_a_slow_query_leave_before_its_end() {
+    /// Counts the times it is flushed.
+    struct Flushes(usize);
+    impl Write for Flushes {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            self.0 += 1;
+            Ok(())
+        }
+    }
+    let fixture = Fixture::new();
+    let looks = std::sync::atomic::AtomicU64::new(0);
+    let stop = Stop::new(move || Duration::from_millis(100 * looks.fetch_add(1, Ordering::SeqCst)));
+    let mut sink = Flushes(0);
+    run(&fixture.db, "SELECT * FROM kinds", &Limits::default(), &mut sink, &stop).unwrap();
+    assert!(sink.0 > 3, "{}", sink.0);
 }

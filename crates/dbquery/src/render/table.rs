@@ -165,11 +165,7 @@ mod tests {
         ];
         assert_eq!(
             text(Format::Table, &["id", "name", "x"], rows),
-            " id  name  x\n---  ----  ----\n  1  \u{8a9e}     1.5\n-20  abc   NULL\n"
-                .replace("name  x\n", "name     x\n")
-                .replace("     1.5", "     1.5")
-                .replace("\u{8a9e}     1.5", "\u{8a9e}     1.5")
-                .replace("\u{8a9e}     1.5\n", "\u{8a9e}     1.5\n")
+            " id  name     x\n---  ----  ----\n  1  \u{8a9e}     1.5\n-20  abc   NULL\n"
         );
     }
 

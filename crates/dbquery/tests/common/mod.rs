@@ -1,6 +1,8 @@
 //! A database that uses everything, and short ways to query it.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, dead_code, unreachable_pub)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
+// Each test file uses its part.
+#![allow(dead_code, unreachable_pub)]
 
 use std::collections::BTreeMap;
 use std::fs;
