@@ -1,3 +1,7 @@
-//! The `carlos` binary.
+//! The `carlos` command. Everything is in the library, so that tests and the embedded stack share it.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    carlos_cli::main()
+}

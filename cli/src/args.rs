@@ -1,0 +1,217 @@
+//! The command line: what can be asked, with help that shows it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use carlos_dbquery::Format as RowFormat;
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+use crate::when::parse_duration;
+
+/// Query the database of an app, wherever its data lives.
+#[derive(Debug, Parser)]
+#[command(name = "carlos", version, max_term_width = 100, after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Remember a console and the token that opens it.
+    Login(Login),
+    /// Forget the console and its token.
+    Logout,
+    /// List the apps you can read.
+    Apps(Apps),
+    /// List the instances of an app, with the region each keeps its data in.
+    Instances(Instances),
+    /// Read an app's database.
+    Db {
+        #[command(subcommand)]
+        command: Db,
+    },
+    /// Look into a replica you have direct access to.
+    Replica {
+        #[command(subcommand)]
+        command: Replica,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = LOGIN_EXAMPLES)]
+pub struct Login {
+    /// The console's address, such as `https://console.example.com`.
+    pub url: String,
+    /// Read the token from this file instead of the terminal or stdin.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Apps {
+    /// Print one JSON object instead of one app per line.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Instances {
+    /// The app: `shop`, or `account/shop` when more than one account has a shop.
+    #[arg(value_name = "APP")]
+    pub app: String,
+    /// Print one JSON object instead of tab-separated lines.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Db {
+    /// Run one read-only SQL statement on a copy of the database.
+    Query(Query),
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = QUERY_EXAMPLES)]
+pub struct Query {
+    /// The app: `shop`, or `account/shop` when more than one account has a shop.
+    #[arg(value_name = "APP")]
+    pub app: String,
+    /// The instance to read, when the app has more than one.
+    #[arg(long, value_name = "HOST")]
+    pub instance: Option<String>,
+    /// Read the database as it was at this time: `2026-10-07T14:00:00Z`, or `-15m` for a quarter
+    /// of an hour ago.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub at: Option<String>,
+    /// How to print the rows. The default is a table on a terminal and TSV anywhere else.
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
+    /// Give up after this long: `45s`, `15m`, `1h30m`.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub timeout: Option<Duration>,
+    /// Read the SQL from this file.
+    #[arg(long, value_name = "FILE", conflicts_with = "sql")]
+    pub file: Option<PathBuf>,
+    /// The SQL statement, or `-` to read it from stdin.
+    #[arg(value_name = "SQL", required_unless_present = "file", allow_hyphen_values = true)]
+    pub sql: Option<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Aligned columns, for reading.
+    Table,
+    /// Tab-separated values, for other programs.
+    Tsv,
+    /// One JSON array of objects.
+    Json,
+}
+
+impl From<Format> for RowFormat {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Table => Self::Table,
+            Format::Tsv => Self::Tsv,
+            Format::Json => Self::Json,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Replica {
+    /// Show which files would restore the database, without reading their pages.
+    Plan(ReplicaPlan),
+    /// Restore the database into a file.
+    Restore(ReplicaRestore),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct ReplicaPlan {
+    /// Where the replica is: `file:///path/to/replica`.
+    pub url: String,
+    /// As of this time, instead of the newest.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub at: Option<String>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = RESTORE_EXAMPLES)]
+pub struct ReplicaRestore {
+    /// Where the replica is: `file:///path/to/replica`.
+    pub url: String,
+    /// The file to create. It must not exist yet.
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// As of this time, instead of the newest.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub at: Option<String>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  carlos login https://console.example.com
+  carlos apps
+  carlos db query shop 'SELECT count(*) FROM orders'
+
+Data goes to stdout, everything else to stderr. docs/cli.md lists the exit codes.";
+
+const LOGIN_EXAMPLES: &str = "\
+The token is asked for on the terminal, or read from stdin or --token-file. It is never an
+argument, because every process on a machine can read another's arguments.
+
+Examples:
+  carlos login https://console.example.com
+  carlos login https://console.example.com --token-file ./token
+  pass show carlos | carlos login https://console.example.com";
+
+const QUERY_EXAMPLES: &str = "\
+Examples:
+  carlos db query shop 'SELECT count(*) FROM orders'
+  carlos db query acme/shop --instance shop.example.com 'SELECT * FROM orders LIMIT 10'
+  carlos db query shop --at -15m --format json 'SELECT * FROM carts'
+  carlos db query shop --at 2026-10-07T14:00:00Z --file report.sql > report.tsv
+  echo 'SELECT 1' | carlos db query shop -";
+
+const RESTORE_EXAMPLES: &str = "\
+Examples:
+  carlos replica restore file:///backups/shop --out shop.db
+  carlos replica restore file:///backups/shop --out shop.db --at 2026-10-07T14:00:00Z --json";
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_relative_time_is_not_taken_for_a_flag() {
+        let args = Args::try_parse_from(["carlos", "db", "query", "shop", "--at", "-15m", "-"]);
+        let Command::Db { command: Db::Query(query) } = args.expect("parses").command else {
+            panic!("not a query");
+        };
+        assert_eq!(query.at.as_deref(), Some("-15m"));
+        assert_eq!(query.sql, Some(OsString::from("-")));
+    }
+
+    #[test]
+    fn sql_comes_from_one_place() {
+        for line in [&["shop"][..], &["shop", "--file", "f", "SELECT 1"]] {
+            let words = ["carlos", "db", "query"].iter().chain(line);
+            let refused = Args::try_parse_from(words).expect_err("refused");
+            assert_eq!(refused.exit_code(), 2);
+        }
+    }
+}

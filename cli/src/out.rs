@@ -1,0 +1,128 @@
+//! The only module that writes to the terminal: data to stdout, everything else to stderr.
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::time::Duration;
+
+use carlos_protocol::copy::is_driving;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::failure::Failure;
+
+/// Whether stdout is a terminal, which decides the default format of rows.
+#[must_use]
+pub fn stdout_is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Writes a command's result to stdout.
+///
+/// A reader that went away (`| head`) has had what it wanted, so a broken pipe is not a failure.
+pub fn data(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+    let mut stdout = BufWriter::with_capacity(STDOUT_BUFFER, io::stdout().lock());
+    let written = write(&mut stdout).and_then(|()| stdout.flush());
+    // Whatever the buffer still holds could not be written; dropping it must not try again.
+    let _ = stdout.into_parts();
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::unexpected(format!("could not write the result: {error}.")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes lines of text to stdout, with control characters escaped.
+pub fn lines(text: impl IntoIterator<Item = String>) -> Result<(), Failure> {
+    data(|out| {
+        for line in text {
+            writeln!(out, "{}", visible(&line))?;
+        }
+        Ok(())
+    })
+}
+
+/// Says a line on stderr. A stderr nobody can write to is no reason to fail.
+pub fn say(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{}", visible(line));
+}
+
+/// Shows a command-line error or help text where clap wants it.
+pub fn show_clap(error: &clap::Error) {
+    let _ = error.print();
+}
+
+/// Asks for a secret on the terminal without showing it, or reads one line when there is none.
+pub fn secret(prompt: &str) -> io::Result<String> {
+    let terminal = console::Term::stderr();
+    if io::stdin().is_terminal() && terminal.is_term() {
+        write!(io::stderr().lock(), "{prompt}")?;
+        return terminal.read_secure_line();
+    }
+    let mut line = String::new();
+    let mut bounded = io::Read::take(io::stdin().lock(), MAX_SECRET);
+    io::BufRead::read_line(&mut bounded, &mut line)?;
+    Ok(line)
+}
+
+/// What a waiting person sees: a spinner on a terminal, one plain line anywhere else.
+pub struct Waiting {
+    spinner: Option<ProgressBar>,
+}
+
+impl Waiting {
+    #[must_use]
+    pub fn start(message: &str) -> Self {
+        if !io::stderr().is_terminal() {
+            say(message);
+            return Self { spinner: None };
+        }
+        let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
+        spinner.set_style(style.expect("the template is a constant that indicatif accepts"));
+        spinner.set_message(visible(message));
+        spinner.enable_steady_tick(SPINNER_TICK);
+        Self { spinner: Some(spinner) }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(spinner) = &self.spinner {
+            spinner.finish_and_clear();
+        }
+    }
+}
+
+/// `text` with control characters escaped: what a tenant or a server wrote must not drive the
+/// terminal. Line breaks stay.
+#[must_use]
+pub fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => shown.push(c),
+            c if is_driving(c) => shown.extend(c.escape_unicode()),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// Rows come in small writes; a page of memory per system call keeps 64 MiB of them quick.
+const STDOUT_BUFFER: usize = 64 * 1024;
+
+/// A token is well under this; a file piped by mistake is not read whole.
+const MAX_SECRET: u64 = 4096;
+
+/// Often enough to look alive, rarely enough to cost nothing.
+const SPINNER_TICK: Duration = Duration::from_millis(120);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_shown_and_not_obeyed() {
+        assert_eq!(visible("a\x1b[2Jb\r\u{9b}c\nd"), "a\\u{1b}[2Jb\\u{d}\\u{9b}c\nd");
+        assert_eq!(visible("naïve 日本"), "naïve 日本");
+    }
+}
