@@ -1,16 +1,14 @@
 //! What the working thread and the watcher share: whether to stop, why, and by when.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::PoisonError;
-use std::sync::atomic::AtomicU8;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Stands for no deadline; in milliseconds it is far beyond any machine's uptime.
-const NO_DEADLINE: u64 = u64::MAX;
+use carlos_dbquery::Stop;
+use carlos_protocol::frames::Outcome;
 
 /// Why work stops before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,79 +19,80 @@ pub enum Reason {
     TimeUp,
 }
 
-/// Makes work that runs inside SQLite stop at its next instruction.
-pub type Interrupt = Box<dyn Fn() + Send>;
+/// A point at which the work that goes on must have ended, and what its end is called then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeLimit {
+    /// The point, on [`Life::now`]'s clock.
+    pub at: Duration,
+    /// What the peer is told.
+    pub outcome: Outcome,
+}
 
 /// Something the watcher does once, between two looks at the connection.
 pub type Errand = Box<dyn FnOnce() + Send>;
 
+/// A monotonic clock.
+type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
+
 /// One worker's life. The first reason to stop wins and stays.
-#[derive(Default)]
 pub struct Life {
-    reason: AtomicU8,
-    deadline_ms: Deadline,
-    interrupt: Mutex<Option<Interrupt>>,
+    now: Clock,
+    stop: Stop,
+    reason: Mutex<Option<Reason>>,
+    limit: Mutex<Option<TimeLimit>>,
     errand: Mutex<Option<Errand>>,
 }
 
-struct Deadline(AtomicU64);
-
-impl Default for Deadline {
-    fn default() -> Self {
-        Self(AtomicU64::new(NO_DEADLINE))
-    }
-}
-
 impl Life {
-    /// Asks the work to stop. Work that SQLite does at the moment is interrupted.
-    pub fn cancel(&self, reason: Reason) {
-        let code = match reason {
-            Reason::PeerLost => 1,
-            Reason::TimeUp => 2,
-        };
-        // A failed exchange means that there is a reason already, which stays.
-        let _ = self.reason.compare_exchange(0, code, Ordering::SeqCst, Ordering::SeqCst);
-        if let Some(interrupt) = lock(&self.interrupt).as_ref() {
-            interrupt();
+    /// A life on the monotonic clock `now`.
+    pub fn new(now: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        let now: Clock = Arc::new(now);
+        let stop = Stop::new({
+            let now = Arc::clone(&now);
+            move || now()
+        });
+        Self {
+            now,
+            stop,
+            reason: Mutex::default(),
+            limit: Mutex::default(),
+            errand: Mutex::default(),
         }
+    }
+
+    /// The clock.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        (self.now)()
+    }
+
+    /// What SQLite's work runs under.
+    #[must_use]
+    pub fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    /// Asks the work to stop; what SQLite does at the moment is interrupted.
+    pub fn cancel(&self, reason: Reason) {
+        lock(&self.reason).get_or_insert(reason);
+        self.stop.cancel();
     }
 
     /// Why to stop, if at all.
     #[must_use]
     pub fn reason(&self) -> Option<Reason> {
-        match self.reason.load(Ordering::SeqCst) {
-            0 => None,
-            1 => Some(Reason::PeerLost),
-            _ => Some(Reason::TimeUp),
-        }
+        *lock(&self.reason)
     }
 
-    /// Runs `work` so that a cancel during it calls `interrupt`; one that came before calls it
-    /// at once.
-    pub fn interruptible<T>(&self, interrupt: Interrupt, work: impl FnOnce() -> T) -> T {
-        *lock(&self.interrupt) = Some(interrupt);
-        if let (Some(_), Some(interrupt)) = (self.reason(), lock(&self.interrupt).as_ref()) {
-            interrupt();
-        }
-        let done = work();
-        *lock(&self.interrupt) = None;
-        done
+    /// Sets the limit of what begins now; the one before it is over.
+    pub fn limit(&self, span: Duration, outcome: Outcome) {
+        *lock(&self.limit) = Some(TimeLimit { at: self.now().saturating_add(span), outcome });
     }
 
-    /// Sets or clears the point, on the clock of [`crate::clock`], at which time is up.
-    pub fn set_deadline(&self, deadline: Option<Duration>) {
-        let ms =
-            deadline.map_or(NO_DEADLINE, |at| u64::try_from(at.as_millis()).unwrap_or(NO_DEADLINE));
-        self.deadline_ms.0.store(ms, Ordering::SeqCst);
-    }
-
-    /// The point set last.
+    /// The limit set last.
     #[must_use]
-    pub fn deadline(&self) -> Option<Duration> {
-        match self.deadline_ms.0.load(Ordering::SeqCst) {
-            NO_DEADLINE => None,
-            ms => Some(Duration::from_millis(ms)),
-        }
+    pub fn time_limit(&self) -> Option<TimeLimit> {
+        *lock(&self.limit)
     }
 
     /// Leaves something for the watcher's thread to do: how a test acts from that thread.
@@ -114,7 +113,7 @@ impl fmt::Debug for Life {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Life")
             .field("reason", &self.reason())
-            .field("deadline", &self.deadline())
+            .field("limit", &self.time_limit())
             .finish_non_exhaustive()
     }
 }
@@ -126,47 +125,38 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::AtomicUsize;
-
     use super::*;
 
-    fn counting(count: &Arc<AtomicUsize>) -> Interrupt {
-        let count = Arc::clone(count);
-        Box::new(move || {
-            count.fetch_add(1, Ordering::SeqCst);
-        })
-    }
+    const NOW: Duration = Duration::from_secs(100);
 
     #[test]
-    fn the_first_reason_stays() {
-        let life = Life::default();
+    fn the_first_reason_stays_and_stops_sqlite() {
+        let life = Life::new(|| NOW);
         assert_eq!(life.reason(), None);
+        assert!(!life.stop().is_cancelled());
         life.cancel(Reason::TimeUp);
         life.cancel(Reason::PeerLost);
         assert_eq!(life.reason(), Some(Reason::TimeUp));
+        assert!(life.stop().is_cancelled());
     }
 
     #[test]
-    fn only_the_work_under_way_is_interrupted() {
-        let (life, count) = (Life::default(), Arc::new(AtomicUsize::new(0)));
-        life.interruptible(counting(&count), || ());
-        life.cancel(Reason::PeerLost);
-        assert_eq!(count.load(Ordering::SeqCst), 0, "work that is over");
-        life.interruptible(counting(&count), || {
-            assert_eq!(count.load(Ordering::SeqCst), 1, "work that starts too late");
-            life.cancel(Reason::PeerLost);
-        });
-        assert_eq!(count.load(Ordering::SeqCst), 2);
+    fn the_last_limit_holds() {
+        let life = Life::new(|| NOW);
+        assert_eq!(life.time_limit(), None);
+        life.limit(Duration::from_secs(1), Outcome::RestoreTimeout);
+        life.limit(Duration::from_secs(2), Outcome::Timeout);
+        let at = NOW + Duration::from_secs(2);
+        assert_eq!(life.time_limit(), Some(TimeLimit { at, outcome: Outcome::Timeout }));
     }
 
     #[test]
-    fn a_deadline_can_be_moved_and_cleared() {
-        let life = Life::default();
-        assert_eq!(life.deadline(), None);
-        life.set_deadline(Some(Duration::from_millis(1_500)));
-        assert_eq!(life.deadline(), Some(Duration::from_millis(1_500)));
-        life.set_deadline(None);
-        assert_eq!(life.deadline(), None);
+    fn an_errand_runs_once() {
+        let life = Life::new(|| NOW);
+        let (done, ran) = std::sync::mpsc::channel();
+        life.leave_errand(Box::new(move || done.send(()).unwrap()));
+        life.run_errand();
+        life.run_errand();
+        assert_eq!(ran.iter().count(), 1);
     }
 }

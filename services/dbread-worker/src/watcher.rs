@@ -13,19 +13,19 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use carlos_protocol::frames::Outcome;
 use carlos_protocol::limits;
 use rustix::event::PollFd;
 use rustix::event::PollFlags;
 use rustix::event::Timespec;
 use rustix::io::Errno;
 
-use crate::clock;
 use crate::exit;
 use crate::life::Life;
 use crate::life::Reason;
 
 /// How long cancelled work may take to stop by itself. The agent counts the worker's scratch as
-/// taken until the process is gone, so a restarted agent waits at most this long (db-forward §8.3).
+/// taken until the process is gone, so a restarted agent waits this long at most (db-forward §8.3).
 pub const GRACE: Duration = limits::WORKER_EXIT;
 
 /// How often a passed time limit is looked for. A lost peer wakes the watcher at once; a limit of
@@ -34,8 +34,8 @@ const TICK: Duration = Duration::from_millis(500);
 
 /// What the watcher does to the process, apart from cancelling its work.
 pub trait Ending: Send + 'static {
-    /// Says why, if it can be said without waiting, before a time limit ends the process.
-    fn last_word(&mut self);
+    /// Tells the peer, if that needs no waiting, before a time limit ends the process.
+    fn last_word(&mut self, outcome: Outcome);
 
     /// Ends the process with `code`.
     fn end(&mut self, code: u8) -> !;
@@ -64,15 +64,16 @@ fn watch(connection: &UnixStream, life: &Life, mut ending: impl Ending) {
     loop {
         if peer_left(connection, TICK) {
             life.cancel(Reason::PeerLost);
-            pause(GRACE);
+            pause(life, GRACE);
             ending.end(exit::PEER_LOST_FORCED);
         }
         life.run_errand();
-        match overtime(life.deadline(), clock::monotonic()) {
+        let Some(limit) = life.time_limit() else { continue };
+        match overtime(limit.at, life.now()) {
             Overtime::Not => {}
             Overtime::Passed => life.cancel(Reason::TimeUp),
             Overtime::GraceToo => {
-                ending.last_word();
+                ending.last_word(limit.outcome);
                 ending.end(exit::OVERTIME_FORCED);
             }
         }
@@ -91,10 +92,10 @@ fn peer_left(connection: &UnixStream, patience: Duration) -> bool {
 }
 
 /// Waits without a file: the main thread ends the process when it is done, and this thread with it.
-fn pause(span: Duration) {
-    let until = clock::monotonic() + span;
+fn pause(life: &Life, span: Duration) {
+    let until = life.now().saturating_add(span);
     loop {
-        let left = until.saturating_sub(clock::monotonic());
+        let left = until.saturating_sub(life.now());
         if left.is_zero() {
             return;
         }
@@ -110,11 +111,11 @@ enum Overtime {
     GraceToo,
 }
 
-fn overtime(deadline: Option<Duration>, now: Duration) -> Overtime {
-    match deadline {
-        Some(deadline) if now >= deadline + GRACE => Overtime::GraceToo,
-        Some(deadline) if now >= deadline => Overtime::Passed,
-        _ => Overtime::Not,
+fn overtime(deadline: Duration, now: Duration) -> Overtime {
+    match now.checked_sub(deadline) {
+        None => Overtime::Not,
+        Some(late) if late < GRACE => Overtime::Passed,
+        Some(_) => Overtime::GraceToo,
     }
 }
 
@@ -150,9 +151,8 @@ mod tests {
     #[test]
     fn a_deadline_first_passes_and_then_its_grace() {
         let at = Duration::from_secs(100);
-        assert_eq!(overtime(None, at), Overtime::Not);
-        assert_eq!(overtime(Some(at), at - SHORT), Overtime::Not);
-        assert_eq!(overtime(Some(at), at), Overtime::Passed);
-        assert_eq!(overtime(Some(at), at + GRACE), Overtime::GraceToo);
+        assert_eq!(overtime(at, at - SHORT), Overtime::Not);
+        assert_eq!(overtime(at, at), Overtime::Passed);
+        assert_eq!(overtime(at, at + GRACE), Overtime::GraceToo);
     }
 }

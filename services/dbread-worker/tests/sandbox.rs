@@ -82,7 +82,7 @@ mod linux {
         call("make a directory", |p| fs::create_dir(p.outside.join("dir"))),
         call("make a link", |p| std::os::unix::fs::symlink("/", p.outside.join("link"))),
         call("make a pipe in the tree", |p| make_fifo(&p.outside)),
-        call("rename", |p| fs::rename(p.outside.join("old"), p.outside.join("new"))),
+        path("rename a file", |p| fs::rename(p.outside.join("old"), p.outside.join("new"))),
         call("change a mode", |p| {
             fs::set_permissions(&p.forbidden, fs::metadata("/")?.permissions())
         }),
@@ -151,7 +151,7 @@ mod linux {
                 Ok(()) => "done".to_owned(),
                 Err(error) => format!("{error}"),
             };
-            writeln!(io::stdout(), "{thread}\t{}\t{outcome}", act.name).unwrap();
+            println!("{thread}\t{}\t{outcome}", act.name);
         }
     }
 
@@ -160,8 +160,7 @@ mod linux {
         let place_now = place(dir);
         let (connection, _peer) = UnixStream::pair().unwrap();
         let fenced = serve::fence(&connection, dir, 1 << 20).unwrap();
-        writeln!(io::stdout(), "report\t{:?}\t{:?}", fenced.report.landlock, fenced.report)
-            .unwrap();
+        println!("report\t{:?}\t{:?}", fenced.report.landlock, fenced.report);
         try_all("main", &place_now);
         let (done, watcher) = mpsc::channel();
         let scratch = fenced.scratch.path().to_owned();
@@ -171,15 +170,15 @@ mod linux {
         }));
         watcher.recv_timeout(Duration::from_secs(10)).unwrap();
         use_scratch(&scratch).unwrap();
-        writeln!(io::stdout(), "ready\tscratch\tdone").unwrap();
+        println!("ready\tscratch\tdone");
         // Held until the test has looked at it from outside.
         let _ = io::stdin().read(&mut [0]);
         // Last, because it would not come back.
         let error = Command::new("/bin/true").exec();
-        writeln!(io::stdout(), "main\texec\t{error}").unwrap();
+        println!("main\texec\t{error}");
     }
 
-    /// What must stay possible: files in scratch, made, written, cut, synced, read and removed.
+    /// What must stay possible in scratch: files made, written, cut, synced, read, renamed, removed.
     fn use_scratch(scratch: &Path) -> io::Result<()> {
         let file = scratch.join("file");
         let mut made = fs::File::create(&file)?;
@@ -188,7 +187,8 @@ mod linux {
         made.sync_all()?;
         assert_eq!(fs::read(&file)?, b"page");
         assert_eq!(fs::read_dir(scratch)?.count(), 2, "the file and the lock");
-        fs::remove_file(&file)
+        fs::rename(&file, scratch.join("named"))?;
+        fs::remove_file(scratch.join("named"))
     }
 
     fn every_thread_is_enclosed() {

@@ -47,6 +47,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_faccessat,
     libc::SYS_faccessat2,
     libc::SYS_readlinkat,
+    libc::SYS_renameat2,
     libc::SYS_unlinkat,
     libc::SYS_getdents64,
     libc::SYS_getcwd,
@@ -76,7 +77,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_geteuid,
 ];
 
-/// Older names that only this architecture still has, and its C library still uses.
+/// Older calls that this architecture still has, and its C library still uses.
 #[cfg(target_arch = "x86_64")]
 const ALLOWED_HERE: &[c_long] = &[
     libc::SYS_access,
@@ -84,12 +85,16 @@ const ALLOWED_HERE: &[c_long] = &[
     libc::SYS_open,
     libc::SYS_poll,
     libc::SYS_readlink,
+    libc::SYS_rename,
     libc::SYS_stat,
     libc::SYS_time,
     libc::SYS_unlink,
 ];
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+const ALLOWED_HERE: &[c_long] = &[libc::SYS_renameat];
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const ALLOWED_HERE: &[c_long] = &[];
 
 /// What SQLite and the standard library ask of an open file: its flags, a lock, a copy.

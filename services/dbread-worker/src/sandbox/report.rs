@@ -31,7 +31,7 @@ pub enum Level {
 pub struct Report {
     /// How much of the Landlock request is enforced.
     pub landlock: Level,
-    /// Version of Landlock the kernel speaks; 0 for none.
+    /// Version of Landlock whose rights are enforced; 0 for none.
     pub landlock_abi: u32,
     /// The kernel shows a system call filter on this process.
     pub seccomp: bool,

@@ -28,14 +28,14 @@ const WANTED: ABI = ABI::V6;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Landlocked {
     pub(super) level: Level,
-    /// Version of Landlock the running kernel speaks, 0 when it has none.
+    /// Version of Landlock whose rights are enforced: at most [`WANTED`], 0 for none.
     pub(super) abi: u32,
 }
 
 /// Binds the calling thread to `scratch`, as far as the running kernel can.
 pub(super) fn restrict_to(scratch: &Path) -> Landlocked {
     match ruleset(scratch) {
-        Ok(status) => Landlocked { level: level(&status.ruleset), abi: abi(status.landlock) },
+        Ok(status) => enforced(&status),
         Err(error) => {
             tracing::warn!(%error, "landlock could not be put in force");
             Landlocked { level: Level::None, abi: 0 }
@@ -65,18 +65,15 @@ fn scratch_rights() -> BitFlags<AccessFs> {
         | AccessFs::RemoveFile
 }
 
-fn level(status: &RulesetStatus) -> Level {
-    match status {
+fn enforced(status: &RestrictionStatus) -> Landlocked {
+    let level = match status.ruleset {
         RulesetStatus::FullyEnforced => Level::Full,
         RulesetStatus::PartiallyEnforced => Level::Partial,
         RulesetStatus::NotEnforced => Level::None,
-    }
-}
-
-fn abi(status: LandlockStatus) -> u32 {
-    match status {
-        LandlockStatus::Available { kernel_abi: Some(newer), .. } => newer.unsigned_abs(),
-        LandlockStatus::Available { effective_abi, .. } => effective_abi as u32,
-        LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => 0,
-    }
+    };
+    let abi = match status.landlock {
+        LandlockStatus::Available { effective_abi, .. } if level != Level::None => effective_abi,
+        _ => ABI::Unsupported,
+    };
+    Landlocked { level, abi: abi.min(WANTED) as u32 }
 }
