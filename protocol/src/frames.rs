@@ -399,7 +399,7 @@ mod tests {
             temp_bytes: 5,
             heap_bytes: 6,
         };
-        let file = PlannedFile { level: 9, name, size: u64::MAX / 8192 };
+        let file = PlannedFile { level: 9, name, size: u64::MAX / PLAN_FILES as u64 };
         Header { files: vec![file; files], target: Txid(1), limits }
     }
 

@@ -150,12 +150,11 @@ pub const RECORD_BYTES: usize = 64 * 1024;
 /// A revision of a chain: one record, with who wrote it.
 pub const CHAIN_ENTRY_BYTES: usize = RECORD_BYTES + 1024;
 
-/// One frame between agent and worker: bounds what either side must hold to read one.
-pub const FRAME_BYTES: usize = 1024 * 1024;
+/// One frame between agent and worker: the power of two that holds a header of [`PLAN_FILES`].
+pub const FRAME_BYTES: usize = 2 * 1024 * 1024;
 
-/// Files in one plan: as many as a header frame can name, and far more than Litestream's levels
-/// leave behind.
-pub const PLAN_FILES: usize = 8192;
+/// Files in one plan: five hours of one file a second that nobody compacted.
+pub const PLAN_FILES: usize = 20_000;
 
 /// One response line: a sealed chunk in base64 and its field names.
 pub const LINE_BYTES: usize = (CHUNK_BYTES + 97).div_ceil(3) * 4 + 256;

@@ -270,7 +270,7 @@ fn the_documentation_states_the_limits() {
         (limits::ENVELOPE_BYTES, "546,648 bytes"),
         (limits::READ_BODY_BYTES, "409,600 bytes"),
         (limits::LINE_BYTES, "349,912 bytes"),
-        (limits::PLAN_FILES, "at most 8,192"),
+        (limits::PLAN_FILES, "at most 20,000"),
         (limits::CAPABILITIES, "at most 64"),
         (usize::try_from(limits::MAX_CHUNKS).expect("small"), "above 4,096"),
     ];
