@@ -38,13 +38,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub const EMAIL: &str = "ann@example.com";
-pub const DOOR: &str = "/api/cli/apps/acme/shop/db/shop.example.com";
-pub const READS: &str = "/api/cli/apps/acme/shop/db/shop.example.com/reads";
-pub const SQL: &str = "SELECT count(*) FROM orders";
+pub(crate) const EMAIL: &str = "ann@example.com";
+pub(crate) const DOOR: &str = "/api/cli/apps/acme/shop/db/shop.example.com";
+pub(crate) const READS: &str = "/api/cli/apps/acme/shop/db/shop.example.com/reads";
+pub(crate) const SQL: &str = "SELECT count(*) FROM orders";
 
 /// Everything a person waits for, in tenths of the seed's seconds.
-pub fn quick() -> Timings {
+pub(crate) fn quick() -> Timings {
     Timings {
         picked_poll: Duration::from_millis(20),
         output_poll: Duration::from_millis(40),
@@ -56,25 +56,25 @@ pub fn quick() -> Timings {
     }
 }
 
-pub struct Rig {
-    pub address: SocketAddr,
-    pub bucket: Bucket,
-    pub shutdown: CancellationToken,
-    pub served: JoinHandle<()>,
-    pub token: Token,
-    pub roots: RootKeys,
+pub(crate) struct Rig {
+    pub(crate) address: SocketAddr,
+    pub(crate) bucket: Bucket,
+    pub(crate) shutdown: CancellationToken,
+    pub(crate) served: JoinHandle<()>,
+    pub(crate) token: Token,
+    pub(crate) roots: RootKeys,
 }
 
 /// A console that forwards, with one account, one app, one instance in `uk` and one box there.
-pub async fn rig() -> Rig {
+pub(crate) async fn rig() -> Rig {
     configured(|config| config).await
 }
 
-pub async fn configured(change: impl FnOnce(ConsoleConfig) -> ConsoleConfig) -> Rig {
+pub(crate) async fn configured(change: impl FnOnce(ConsoleConfig) -> ConsoleConfig) -> Rig {
     rig_with(Arc::new(InMemory::new()), change).await
 }
 
-pub async fn rig_with(
+pub(crate) async fn rig_with(
     store: Arc<dyn ObjectStore>,
     change: impl FnOnce(ConsoleConfig) -> ConsoleConfig,
 ) -> Rig {
@@ -96,7 +96,7 @@ pub async fn rig_with(
     rig
 }
 
-pub fn member(email: &str, tokens: &[(&Token, Option<u64>)]) -> Member {
+pub(crate) fn member(email: &str, tokens: &[(&Token, Option<u64>)]) -> Member {
     let record = |(token, expires): &(&Token, Option<u64>)| TokenRecord {
         kind: token.kind(),
         sha256: token.hash(),
@@ -105,7 +105,7 @@ pub fn member(email: &str, tokens: &[(&Token, Option<u64>)]) -> Member {
     Member { email: email.into(), tokens: tokens.iter().map(record).collect(), also: vec![] }
 }
 
-pub fn record() -> HostRecord {
+pub(crate) fn record() -> HostRecord {
     HostRecord {
         v: records::VERSION,
         host: Host::parse("shop.example.com").unwrap(),
@@ -121,11 +121,11 @@ pub fn record() -> HostRecord {
     }
 }
 
-pub fn rev(number: u64) -> Revision {
+pub(crate) fn rev(number: u64) -> Revision {
     Revision::new(number).unwrap()
 }
 
-pub fn read_body(sql: &str) -> Value {
+pub(crate) fn read_body(sql: &str) -> Value {
     let key = ReplyKey::generate(&mut Context::system().entropy());
     let body =
         ReadBody { op: "query".into(), sql: sql.into(), at: At::Newest, reply_key: key.public() };
@@ -133,36 +133,48 @@ pub fn read_body(sql: &str) -> Value {
 }
 
 impl Rig {
-    pub async fn write(&self, key: &Key, body: impl Into<Bytes>) {
+    pub(crate) async fn write(&self, key: &Key, body: impl Into<Bytes>) {
         let outcome = self.bucket.create(&key.to_path(), body.into(), Purpose::Claim).await;
         assert!(outcome.is_ours(), "{key}: {outcome:?}");
     }
 
-    pub async fn revision(&self, key: &Key, record: &impl Serialize) {
+    pub(crate) async fn revision(&self, key: &Key, record: &impl Serialize) {
         let nonce = Nonce::mint(&mut self.bucket.context().entropy());
         let content = records::encode(record);
         let entry = ChainEntry::wrap("operator".parse().unwrap(), nonce, &content).unwrap();
         self.write(key, entry.to_bytes()).await;
     }
 
-    pub async fn account(&self, account: &str, revision: u64, members: Vec<Member>) {
+    pub(crate) async fn account(&self, account: &str, revision: u64, members: Vec<Member>) {
         let account = Account::parse(account).unwrap();
         let key = Key::Account(account.clone(), rev(revision));
         self.revision(&key, &AccountRecord { v: records::VERSION, account, members }).await;
     }
 
-    pub async fn instance(&self, record: &HostRecord) {
+    pub(crate) async fn instance(&self, record: &HostRecord) {
         let index = Key::App(record.account.clone(), record.app.clone(), record.host.clone());
         self.write(&index, records::encode(&AppIndex {})).await;
         self.revision(&Key::Host(record.host.clone(), rev(1)), record).await;
     }
 
-    pub async fn a_box(&self, name: &str, region: &str, capabilities: &[&str], draining: bool) {
+    pub(crate) async fn a_box(
+        &self,
+        name: &str,
+        region: &str,
+        capabilities: &[&str],
+        draining: bool,
+    ) {
         self.edges(name, region, capabilities, draining).await;
         self.status(name, region, self.bucket.context().now_unix()).await;
     }
 
-    pub async fn edges(&self, name: &str, region: &str, capabilities: &[&str], draining: bool) {
+    pub(crate) async fn edges(
+        &self,
+        name: &str,
+        region: &str,
+        capabilities: &[&str],
+        draining: bool,
+    ) {
         let edges = Edges {
             v: records::VERSION,
             box_name: BoxName::parse(name).unwrap(),
@@ -174,11 +186,11 @@ impl Rig {
         self.revision(&Key::Edges(edges.box_name.clone(), rev(earlier + 1)), &edges).await;
     }
 
-    pub async fn status(&self, name: &str, region: &str, time_unix: u64) {
+    pub(crate) async fn status(&self, name: &str, region: &str, time_unix: u64) {
         self.status_of(name, region, time_unix, 1).await;
     }
 
-    pub async fn status_of(&self, name: &str, region: &str, time_unix: u64, edges_rev: u64) {
+    pub(crate) async fn status_of(&self, name: &str, region: &str, time_unix: u64, edges_rev: u64) {
         let status = Status {
             v: records::VERSION,
             box_name: BoxName::parse(name).unwrap(),
@@ -192,7 +204,7 @@ impl Rig {
         Pulse::new(self.bucket.clone(), key).beat(records::encode(&status).into()).await.unwrap();
     }
 
-    pub async fn send<B>(&self, request: Request<B>) -> Response<Incoming>
+    pub(crate) async fn send<B>(&self, request: Request<B>) -> Response<Incoming>
     where
         B: Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + 'static,
     {
@@ -205,7 +217,12 @@ impl Rig {
         answer
     }
 
-    pub fn request(&self, method: Method, path: &str, token: Option<&str>) -> Request<Full<Bytes>> {
+    pub(crate) fn request(
+        &self,
+        method: Method,
+        path: &str,
+        token: Option<&str>,
+    ) -> Request<Full<Bytes>> {
         let mut request = Request::builder().method(method).uri(path).header("host", "console");
         if let Some(token) = token {
             request = request.header("authorization", format!("Bearer {token}"));
@@ -213,31 +230,31 @@ impl Rig {
         request.body(Full::default()).unwrap()
     }
 
-    pub async fn get_as(&self, path: &str, token: Option<&str>) -> Answer {
+    pub(crate) async fn get_as(&self, path: &str, token: Option<&str>) -> Answer {
         Answer::of(self.send(self.request(Method::GET, path, token)).await).await
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         self.get_as(path, Some(self.token.reveal())).await
     }
 
-    pub async fn post(&self, path: &str, body: impl Into<Bytes>) -> Response<Incoming> {
+    pub(crate) async fn post(&self, path: &str, body: impl Into<Bytes>) -> Response<Incoming> {
         let request = self.request(Method::POST, path, Some(self.token.reveal()));
         self.send(request.map(|_| Full::new(body.into()))).await
     }
 
-    pub async fn refused(&self, body: &Value) -> Answer {
+    pub(crate) async fn refused(&self, body: &Value) -> Answer {
         Answer::of(self.post(READS, body.to_string()).await).await
     }
 
-    pub async fn open(&self) -> Open {
+    pub(crate) async fn open(&self) -> Open {
         let answer = self.post(READS, read_body(SQL).to_string()).await;
         assert_eq!(answer.status(), StatusCode::OK);
         Open { headers: answer.headers().clone(), body: answer.into_body(), rest: BytesMut::new() }
     }
 
     /// Plays the box: owns the read.
-    pub async fn pick(&self, id: ReadId) {
+    pub(crate) async fn pick(&self, id: ReadId) {
         let context = self.bucket.context();
         let picked = Picked {
             box_name: BoxName::parse("box-uk").unwrap(),
@@ -248,26 +265,26 @@ impl Rig {
         self.write(&Key::Picked(id), picked.to_bytes()).await;
     }
 
-    pub async fn finish(&self, id: ReadId, last_seq: u64) {
+    pub(crate) async fn finish(&self, id: ReadId, last_seq: u64) {
         self.write(&Key::Result(id), result(last_seq).to_bytes()).await;
     }
 
-    pub async fn object(&self, key: &Key) -> Option<Bytes> {
+    pub(crate) async fn object(&self, key: &Key) -> Option<Bytes> {
         self.bucket.get(&key.to_path(), Purpose::Claim).await.unwrap()
     }
 
-    pub async fn signed(&self, id: ReadId) -> ReadRequest {
+    pub(crate) async fn signed(&self, id: ReadId) -> ReadRequest {
         let envelope = self.object(&Key::Request(id)).await.expect("the request is there");
         verify(&self.roots, &envelope).expect("the root key signed it")
     }
 
-    pub async fn keys(&self, prefix: &str) -> Vec<String> {
+    pub(crate) async fn keys(&self, prefix: &str) -> Vec<String> {
         let listed = self.bucket.list(prefix, None, Purpose::Claim).await.unwrap();
         listed.into_iter().map(|listed| listed.key).collect()
     }
 
     /// Waits until `key` is there: what the console does after a request has no answer to wait for.
-    pub async fn appears(&self, key: &Key) {
+    pub(crate) async fn appears(&self, key: &Key) {
         for _ in 0..200 {
             if self.object(key).await.is_some() {
                 return;
@@ -278,7 +295,7 @@ impl Rig {
     }
 }
 
-pub fn result(last_seq: u64) -> ReadResult {
+pub(crate) fn result(last_seq: u64) -> ReadResult {
     ReadResult {
         state: State::Done,
         code: Code::None,
@@ -291,29 +308,29 @@ pub fn result(last_seq: u64) -> ReadResult {
 }
 
 #[derive(Debug)]
-pub struct Answer {
-    pub status: StatusCode,
-    pub headers: HeaderMap,
-    pub body: Bytes,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
 }
 
 impl Answer {
-    pub async fn of(answer: Response<Incoming>) -> Self {
+    pub(crate) async fn of(answer: Response<Incoming>) -> Self {
         let (head, body) = answer.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         Self { status: head.status, headers: head.headers, body }
     }
 
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(json!(null))
     }
 
-    pub fn code(&self) -> String {
+    pub(crate) fn code(&self) -> String {
         self.json()["code"].as_str().unwrap_or_default().to_owned()
     }
 
     /// Everything but the date: what two answers that must not differ are compared by.
-    pub fn shape(&self) -> (StatusCode, Vec<(String, String)>, Bytes) {
+    pub(crate) fn shape(&self) -> (StatusCode, Vec<(String, String)>, Bytes) {
         let headers = self.headers.iter().filter(|(name, _)| *name != "date");
         let headers = headers.map(|(name, value)| (name.to_string(), format!("{value:?}")));
         (self.status, headers.collect(), self.body.clone())
@@ -321,21 +338,21 @@ impl Answer {
 }
 
 /// An open read, as its client sees it.
-pub struct Open {
-    pub headers: HeaderMap,
-    pub body: Incoming,
+pub(crate) struct Open {
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Incoming,
     rest: BytesMut,
 }
 
 /// How a response ended for its reader.
 #[derive(Debug, PartialEq, Eq)]
-pub enum End {
+pub(crate) enum End {
     Broken,
     Whole,
 }
 
 impl Open {
-    pub async fn line(&mut self) -> Result<Value, End> {
+    pub(crate) async fn line(&mut self) -> Result<Value, End> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
                 let line = self.rest.split_to(end + 1);
@@ -349,7 +366,7 @@ impl Open {
         }
     }
 
-    pub async fn news(&mut self) -> Result<Value, End> {
+    pub(crate) async fn news(&mut self) -> Result<Value, End> {
         loop {
             let line = self.line().await?;
             if line.get("wait").is_none() {
@@ -358,12 +375,12 @@ impl Open {
         }
     }
 
-    pub async fn admitted(&mut self) -> ReadId {
+    pub(crate) async fn admitted(&mut self) -> ReadId {
         let line = self.line().await.unwrap();
         ReadId::parse(line["admitted"].as_str().unwrap()).unwrap()
     }
 
-    pub async fn end(mut self) -> End {
+    pub(crate) async fn end(mut self) -> End {
         loop {
             if let Err(end) = self.line().await {
                 return end;
