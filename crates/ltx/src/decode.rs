@@ -100,6 +100,12 @@ enum Step {
     Need(usize),
 }
 
+/// What is known of a page's extent.
+enum Measured {
+    Whole(Stored),
+    AtLeast(usize),
+}
+
 /// Where a page's parts lie in its stored bytes.
 struct Stored {
     /// Number and flags, and the size of a block: what the file checksum takes as stored.
@@ -245,44 +251,23 @@ impl Decoder {
             return Ok(Step::Took(PAGE_HEAD_LEN));
         }
         let stored = match self.measure(number, flags, bytes)? {
-            Ok(stored) => stored,
-            Err(wanted) => return Ok(Step::Need(wanted)),
+            Measured::Whole(stored) => stored,
+            Measured::AtLeast(wanted) => return Ok(Step::Need(wanted)),
         };
         self.check_order(number)?;
         self.take_page(number, &stored, bytes, sink)?;
         Ok(Step::Took(stored.len))
     }
 
-    /// Where the page ends, or (the inner error) how many bytes it takes to say more.
-    fn measure(
-        &self,
-        number: u32,
-        flags: u16,
-        bytes: &[u8],
-    ) -> Result<Result<Stored, usize>, LtxError> {
+    fn measure(&self, number: u32, flags: u16, bytes: &[u8]) -> Result<Measured, LtxError> {
         let page_size = self.known_header().page_size as usize;
         match flags {
             PAGE_FLAG_BLOCK => measure_block(number, bytes, page_size),
-            0 => self.measure_frame(number, bytes, page_size),
+            0 => measure_frame(number, bytes, page_size),
             _ => match self.older_format(number, bytes) {
                 Some(version) => Err(LtxError::UnknownVersion(version)),
                 None => Err(LtxError::UnknownPageFlags { page: number, flags }),
             },
-        }
-    }
-
-    fn measure_frame(
-        &self,
-        number: u32,
-        bytes: &[u8],
-        page_size: usize,
-    ) -> Result<Result<Stored, usize>, LtxError> {
-        let block = false;
-        let head = PAGE_HEAD_LEN;
-        match frame::measure(&bytes[head..], page_size) {
-            Ok(Extent::Whole(len)) => Ok(Ok(Stored { head, len: head + len, block })),
-            Ok(Extent::AtLeast(len)) => Ok(Err(head + len)),
-            Err(reason) => Err(LtxError::Compression { page: number, reason }),
         }
     }
 
@@ -472,13 +457,9 @@ impl<F: FnMut(u32, &[u8])> PageSink for EachPage<F> {
     }
 }
 
-fn measure_block(
-    number: u32,
-    bytes: &[u8],
-    page_size: usize,
-) -> Result<Result<Stored, usize>, LtxError> {
+fn measure_block(number: u32, bytes: &[u8], page_size: usize) -> Result<Measured, LtxError> {
     let Some(size) = bytes.get(PAGE_HEAD_LEN..).and_then(|rest| rest.first_chunk()) else {
-        return Ok(Err(BLOCK_HEAD_LEN));
+        return Ok(Measured::AtLeast(BLOCK_HEAD_LEN));
     };
     let size = u32::from_be_bytes(*size);
     if size as usize > frame::max_compressed(page_size) {
@@ -486,7 +467,18 @@ fn measure_block(
     }
     let len = BLOCK_HEAD_LEN + size as usize;
     if bytes.len() < len {
-        return Ok(Err(len));
+        return Ok(Measured::AtLeast(len));
     }
-    Ok(Ok(Stored { head: BLOCK_HEAD_LEN, len, block: true }))
+    Ok(Measured::Whole(Stored { head: BLOCK_HEAD_LEN, len, block: true }))
+}
+
+fn measure_frame(number: u32, bytes: &[u8], page_size: usize) -> Result<Measured, LtxError> {
+    let head = PAGE_HEAD_LEN;
+    match frame::measure(&bytes[head..], page_size) {
+        Ok(Extent::Whole(len)) => {
+            Ok(Measured::Whole(Stored { head, len: head + len, block: false }))
+        }
+        Ok(Extent::AtLeast(len)) => Ok(Measured::AtLeast(head + len)),
+        Err(reason) => Err(LtxError::Compression { page: number, reason }),
+    }
 }
