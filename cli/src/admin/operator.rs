@@ -235,6 +235,11 @@ impl Operator {
         self.bucket.context()
     }
 
+    /// The operator's clock, unix seconds.
+    pub(crate) fn now_unix(&self) -> u64 {
+        self.context().now_unix()
+    }
+
     pub(super) fn principal() -> Principal {
         Principal::parse(OPERATOR).expect("the constant is a principal")
     }

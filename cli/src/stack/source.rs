@@ -2,10 +2,11 @@
 //! read transaction, never checkpointed.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use carlos_replica::writer::PageSource;
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 
@@ -16,7 +17,7 @@ const ALL_PAGES: i32 = -1;
 
 /// Why the source could not be read this time.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SourceError {
+pub enum SourceError {
     #[error("{path} cannot be read as a SQLite database: {cause}")]
     Sqlite { path: String, cause: rusqlite::Error },
     #[error("{path} is locked by another program")]
@@ -61,6 +62,11 @@ impl Source {
         Pages::open(copy)
     }
 
+    /// Makes the next look see a change.
+    pub(crate) fn forget(&mut self) {
+        self.seen = None;
+    }
+
     fn backup(&self, copy: &Path) -> Result<(), SourceError> {
         let mut target = Connection::open(copy).map_err(|e| self.failed(e))?;
         let backup = Backup::new(&self.db, &mut target).map_err(|e| self.failed(e))?;
@@ -81,38 +87,51 @@ impl Source {
     }
 }
 
-/// The pages of a private copy, first to last.
+/// The pages of a private copy, which nobody writes while they are read.
 pub(crate) struct Pages {
-    path: String,
-    file: BufReader<File>,
-    pub(crate) page_size: u32,
-    pub(crate) count: u32,
+    file: File,
+    page_size: u32,
+    commit: u32,
 }
 
 /// Where SQLite's header keeps the page size; 1 stands for 65,536.
-const PAGE_SIZE_OFFSET: usize = 16;
+const PAGE_SIZE_OFFSET: u64 = 16;
 
 impl Pages {
     fn open(copy: &Path) -> Result<Self, SourceError> {
-        let path = copy.display().to_string();
-        let failed = |cause| SourceError::Io { path: path.clone(), cause };
-        let mut file = File::open(copy).map_err(failed)?;
-        let mut header = [0; PAGE_SIZE_OFFSET + 2];
-        file.read_exact(&mut header).map_err(failed)?;
-        let stored = u16::from_be_bytes([header[PAGE_SIZE_OFFSET], header[PAGE_SIZE_OFFSET + 1]]);
-        let page_size = if stored == 1 { 65_536 } else { u32::from(stored) };
-        let bytes = file.metadata().map_err(failed)?.len();
-        let count = u32::try_from(bytes / u64::from(page_size.max(1)))
-            .map_err(|_| failed(std::io::ErrorKind::FileTooLarge.into()))?;
-        let file = BufReader::new(File::open(copy).map_err(failed)?);
-        Ok(Self { path, file, page_size, count })
+        Self::read(copy)
+            .map_err(|cause| SourceError::Io { path: copy.display().to_string(), cause })
     }
 
-    /// The next page, whole.
-    pub(crate) fn read_into(&mut self, page: &mut [u8]) -> Result<(), SourceError> {
-        self.file
-            .read_exact(page)
-            .map_err(|cause| SourceError::Io { path: self.path.clone(), cause })
+    fn read(copy: &Path) -> io::Result<Self> {
+        let mut file = File::open(copy)?;
+        let bytes = file.metadata()?.len();
+        let mut stored = [0; 2];
+        file.seek(SeekFrom::Start(PAGE_SIZE_OFFSET))?;
+        file.read_exact(&mut stored)?;
+        let page_size = match u16::from_be_bytes(stored) {
+            1 => 65_536,
+            size => u32::from(size),
+        };
+        let commit = u32::try_from(bytes / u64::from(page_size.max(1)))
+            .map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
+        Ok(Self { file, page_size, commit })
+    }
+}
+
+impl PageSource for Pages {
+    fn page_size(&self) -> u32 {
+        self.page_size
+    }
+
+    fn commit(&self) -> u32 {
+        self.commit
+    }
+
+    fn read_page(&mut self, number: u32, page: &mut [u8]) -> io::Result<()> {
+        let before = u64::from(number - 1) * u64::from(self.page_size);
+        self.file.seek(SeekFrom::Start(before))?;
+        self.file.read_exact(page)
     }
 }
 
@@ -140,8 +159,8 @@ mod tests {
         db.execute("INSERT INTO t VALUES (7)", []).unwrap();
         assert!(source.changed().unwrap());
         let mut pages = source.copy_to(&copy).unwrap();
-        let mut page = vec![0; pages.page_size as usize];
-        pages.read_into(&mut page).unwrap();
+        let mut page = vec![0; pages.page_size() as usize];
+        pages.read_page(1, &mut page).unwrap();
         assert!(page.starts_with(b"SQLite format 3\0"));
         let held: i64 = Connection::open(&copy)
             .unwrap()

@@ -1,0 +1,108 @@
+//! `carlos dev`: the whole stack in one terminal, until Ctrl-C.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use carlos_bucket::Context;
+use carlos_protocol::ids::Region;
+use clap::Args;
+
+use super::{Options, Stack, StackError, own_worker};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::out;
+
+/// Run console, agents and workers on a local directory, with a replica of your own database.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Dev {
+    /// Where everything is kept. The default is a directory of its own in your data directory.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// The SQLite file to replicate. It is opened read-only and never changed; without it a
+    /// sample shop is made.
+    #[arg(long, value_name = "FILE")]
+    db: Option<PathBuf>,
+    /// The regions: the console stands in the first, the data lives in the last.
+    #[arg(long, value_name = "REGIONS", value_delimiter = ',', default_value = "ie,uk")]
+    regions: Vec<Region>,
+    /// The console's port on 127.0.0.1; 0 takes a free one.
+    #[arg(long, default_value_t = 0)]
+    port: u16,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  carlos dev
+  carlos dev --db shop.db
+  carlos dev --db shop.db --dir ./dev --port 8080";
+
+/// Runs until `interrupted` ends, then stops every part.
+pub(crate) async fn run(
+    dev: Dev,
+    context: Context,
+    interrupted: impl Future<Output = ()>,
+) -> Result<(), Failure> {
+    let options = options(dev)?;
+    let starting = Stack::start(options, context);
+    tokio::pin!(interrupted);
+    let stack = tokio::select! {
+        biased;
+        () = &mut interrupted => return Err(Failure::new(Exit::Stopped, "stopped")),
+        stack = starting => stack?,
+    };
+    for line in greeting(&stack) {
+        out::say(&line);
+    }
+    interrupted.await;
+    out::say("stopping.");
+    stack.stop().await;
+    Ok(())
+}
+
+fn options(dev: Dev) -> Result<Options, Failure> {
+    if let Some(db) = dev.db.as_ref().filter(|db| !db.is_file()) {
+        return Err(Failure::usage(format!("{} is not a file.", db.display())));
+    }
+    Ok(Options {
+        dir: dev.dir.map_or_else(default_dir, Ok)?,
+        db: dev.db,
+        regions: dev.regions,
+        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, dev.port)),
+        worker: own_worker()?,
+    })
+}
+
+/// `$XDG_DATA_HOME/carlos/dev`, or its default below the home directory.
+fn default_dir() -> Result<PathBuf, Failure> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let data = set("XDG_DATA_HOME").or_else(|| set("HOME").map(|home| home.join(".local/share")));
+    data.map(|data| data.join("carlos").join("dev"))
+        .ok_or_else(|| Failure::usage("say where to keep the data: --dir DIR."))
+}
+
+/// What a person pastes into a second terminal. The token is theirs and this machine's: the
+/// console listens on loopback only.
+fn greeting(stack: &Stack) -> Vec<String> {
+    let Stack { url, app, host, region, .. } = stack;
+    vec![
+        format!("{app} is {host}. its data lives in {region}. the console is {url}."),
+        String::new(),
+        "in another terminal:".to_owned(),
+        String::new(),
+        format!("  export CARLOS_URL={url} CARLOS_TOKEN={}", stack.token.reveal()),
+        format!("  carlos db query {app} 'SELECT name FROM sqlite_schema'"),
+        String::new(),
+        "Ctrl-C stops everything.".to_owned(),
+    ]
+}
+
+impl From<StackError> for Failure {
+    fn from(error: StackError) -> Self {
+        match error {
+            StackError::Admin(error) => error.into(),
+            StackError::NotReady => Self::unexpected(format!("{error}.")),
+            other => Self::usage(format!("{other}.")),
+        }
+    }
+}
