@@ -441,3 +441,189 @@ fn no_gap<'a>(
         None => Ok(None),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn file(level: u8, min: u64, max: u64, created_ms: i64) -> ReplicaFile {
+        let range = TxidRange::new(Txid(min), Txid(max)).unwrap();
+        ReplicaFile { level, range, size: 200, created_ms, tag: None }
+    }
+
+    fn newest(files: &[ReplicaFile]) -> Result<Plan, PlanError> {
+        plan(&Listing::new(files.iter().cloned()), Target::Newest, Resolution::Full)
+    }
+
+    fn before(files: &[ReplicaFile], ms: i64) -> Result<Plan, PlanError> {
+        plan(&Listing::new(files.iter().cloned()), Target::Before(ms), Resolution::Full)
+    }
+
+    /// The rule as it is stated, looking at every file every time.
+    fn by_the_letter(files: &[ReplicaFile], target: Target) -> (Vec<ReplicaFile>, Txid) {
+        let usable: Vec<_> = files.iter().filter(|file| target.admits(file)).collect();
+        let snapshots = usable.iter().filter(|f| f.level == 9 && f.range.min() == Txid(1));
+        let first = snapshots.max_by_key(|file| file.range);
+        let mut chosen: Vec<_> = first.into_iter().map(|file| (*file).clone()).collect();
+        let mut reached = chosen.last().map_or(Txid::NONE, |file| file.range.max());
+        while !target.is_reached(reached) {
+            let next = usable.iter().filter(|f| f.level < 9 && f.continues(reached));
+            let Some(best) = next.max_by_key(|file| file.rank()) else {
+                break;
+            };
+            reached = best.range.max();
+            chosen.push((*best).clone());
+        }
+        (chosen, reached)
+    }
+
+    #[test]
+    fn files_inside_what_is_reached_are_passed_over() {
+        let files = [file(9, 1, 4, 0), file(1, 1, 8, 9), file(1, 3, 5, 5), file(0, 5, 5, 5)];
+        let plan = newest(&files).unwrap();
+        let maxima: Vec<_> = plan.files().iter().map(|file| file.range.max().0).collect();
+        assert_eq!(maxima, [4, 8]);
+    }
+
+    #[test]
+    fn of_equal_files_the_most_compacted_and_then_the_earliest_is_taken() {
+        let files = [file(0, 1, 3, 1), file(2, 1, 3, 5), file(1, 1, 3, 1)];
+        assert_eq!(newest(&files).unwrap().last().level, 2);
+        let files = [file(1, 2, 3, 1), file(0, 1, 3, 5)];
+        assert_eq!(newest(&files).unwrap().last().level, 0, "the longer range");
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        assert_eq!(newest(&[]), Err(PlanError::NothingReplicated));
+        let no_begin = PlanError::HistoryDoesNotBegin { first: Txid(5) };
+        assert_eq!(newest(&[file(0, 5, 5, 0), file(1, 7, 9, 0)]), Err(no_begin));
+        let gap = Gap { have: Txid(4), next: Txid(6) };
+        let files = [file(9, 1, 4, 0), file(0, 6, 6, 8), file(0, 7, 7, 9)];
+        assert_eq!(newest(&files), Err(PlanError::Gap(gap)));
+        let gone = PlanError::HistoryGone { oldest_ms: 1 };
+        assert_eq!(before(&files, 0), Err(gone));
+    }
+
+    #[test]
+    fn a_time_target_refuses_a_gap_only_when_it_would_have_crossed_it() {
+        let files = [file(9, 1, 4, 0), file(0, 6, 6, 8), file(0, 7, 7, 9)];
+        assert_eq!(before(&files, 8).unwrap().txid(), Txid(4));
+        let gap = Gap { have: Txid(4), next: Txid(6) };
+        assert_eq!(before(&files, 9), Err(PlanError::Gap(gap)));
+    }
+
+    /// Level 0 has lost 5 to retention, and the compacted file that holds it is from after the
+    /// target: the healthy state a few minutes after any sync.
+    #[test]
+    fn a_coarser_history_is_used_and_said() {
+        let files = [file(9, 1, 4, 0), file(0, 6, 6, 8), file(1, 5, 9, 20)];
+        let plan = before(&files, 9).unwrap();
+        assert_eq!(plan.txid(), Txid(4));
+        assert_eq!(plan.coarser(), Some(Gap { have: Txid(4), next: Txid(6) }));
+        assert_eq!(before(&files, 21).unwrap().coarser(), None);
+    }
+
+    #[test]
+    fn short_files_and_long_plans_are_refused() {
+        let mut short = file(9, 1, 1, 0);
+        short.size = 99;
+        assert!(matches!(newest(&[short]), Err(PlanError::FileTooShort { size: 99, .. })));
+        let chain = |n| (1..=n).map(|txid| file(0, txid, txid, 0)).collect::<Vec<_>>();
+        assert_eq!(newest(&chain(10_000)).unwrap().files().len(), 10_000);
+        let files = MAX_PLAN_FILES + 1;
+        assert_eq!(newest(&chain(files as u64)), Err(PlanError::TooManyFiles { files }));
+    }
+
+    #[test]
+    fn a_new_plan_keeps_the_first_plans_promise_once() {
+        let first = [file(9, 1, 1, 0), file(0, 2, 2, 5), file(0, 3, 3, 6)];
+        let compacted = Listing::new([file(9, 1, 1, 0), file(1, 2, 3, 6)]);
+        let start = newest(&first).unwrap();
+        let mut rereading = Rereading::new(&start, Target::Newest, Resolution::Full);
+        assert_eq!(rereading.replan(&compacted).unwrap().txid(), Txid(3));
+        assert_eq!(rereading.replan(&compacted), Err(ReplanError::ChangedTwice));
+        let less = Listing::new([file(9, 1, 1, 0), file(0, 2, 2, 5)]);
+        let mut rereading = Rereading::new(&start, Target::Newest, Resolution::Full);
+        assert_eq!(rereading.replan(&less), Err(ReplanError::ChangedTwice));
+    }
+
+    /// On a store whose times are upload times, the compacted file is younger than the target.
+    #[test]
+    fn a_new_plan_for_a_time_may_reach_its_transaction_through_a_younger_file() {
+        let first = [file(9, 1, 1, 0), file(0, 2, 2, 5), file(0, 3, 3, 6)];
+        let start = before(&first, 7).unwrap();
+        let mut rereading = Rereading::new(&start, Target::Before(7), Resolution::Full);
+        let compacted = Listing::new([file(9, 1, 1, 0), file(1, 2, 3, 30)]);
+        assert_eq!(rereading.replan(&compacted).unwrap().txid(), Txid(3));
+        let beyond = Listing::new([file(9, 1, 1, 0), file(1, 2, 4, 30)]);
+        let mut rereading = Rereading::new(&start, Target::Before(7), Resolution::Full);
+        assert_eq!(rereading.replan(&beyond), Err(ReplanError::ChangedTwice));
+    }
+
+    fn listings() -> impl Strategy<Value = Vec<ReplicaFile>> {
+        let one = (0u8..10, 1u64..25, 0u64..8, 0i64..40).prop_map(|(level, min, len, created)| {
+            let min = if level == SNAPSHOT_LEVEL { 1 } else { min };
+            file(level, min, min + len, created)
+        });
+        proptest::collection::vec(one, 0..40).prop_map(|mut files| {
+            files.sort_by_key(|file| (file.level, file.range));
+            files.dedup_by_key(|file| (file.level, file.range));
+            files
+        })
+    }
+
+    fn targets() -> impl Strategy<Value = Target> {
+        prop_oneof![
+            Just(Target::Newest),
+            (0i64..45).prop_map(Target::Before),
+            (1u64..30).prop_map(|txid| Target::Txid(Txid(txid))),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn one_pass_chooses_what_the_rule_says(files in listings(), target in targets()) {
+            let (chosen, reached) = by_the_letter(&files, target);
+            let gap = |file: &ReplicaFile| file.level < 9 && file.range.min() > reached.next();
+            match plan(&Listing::new(files.clone()), target, Resolution::Full) {
+                Ok(plan) => {
+                    prop_assert_eq!(plan.files(), &chosen[..]);
+                    prop_assert!(target != Target::Newest || !files.iter().any(gap));
+                }
+                Err(PlanError::Gap(gap)) => prop_assert_eq!(gap.have, reached),
+                Err(PlanError::TxidGone(txid)) => prop_assert_ne!(txid, reached),
+                Err(_) => prop_assert!(chosen.is_empty()),
+            }
+        }
+
+        #[test]
+        fn plans_chain_without_gaps(files in listings(), target in targets()) {
+            if let Ok(plan) = plan(&Listing::new(files), target, Resolution::Full) {
+                let mut reached = Txid::NONE;
+                for file in plan.files() {
+                    prop_assert!(file.continues(reached) && target.admits(file));
+                    reached = file.range.max();
+                }
+            }
+        }
+
+        #[test]
+        fn the_oldest_moment_is_the_first_that_has_a_plan(files in listings()) {
+            let listing = Listing::new(files);
+            for resolution in [Resolution::Full, Resolution::Second] {
+                let first = |ms| {
+                    let refused = plan(&listing, Target::Before(ms), resolution);
+                    matches!(refused, Err(PlanError::HistoryGone { .. }))
+                };
+                if let Some(oldest) = listing.oldest_ms(resolution) {
+                    prop_assert!(first(oldest - 1));
+                    prop_assert!(!first(oldest));
+                }
+            }
+        }
+    }
+}

@@ -225,3 +225,95 @@ fn is_denied(error: &object_store::Error) -> bool {
         .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
         .any(|cause| cause.kind() == ErrorKind::PermissionDenied)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object_store::memory::InMemory;
+
+    async fn listed(keys: &[&str], prefix: &str, layout: Layout) -> Vec<String> {
+        let store = Arc::new(InMemory::new());
+        for key in keys {
+            store.put(&Path::parse(key).unwrap(), "x".into()).await.unwrap();
+        }
+        let replica = StoreReplica::new(store, prefix, layout, Resolution::Second).unwrap();
+        let listing = replica.listing().await.unwrap();
+        listing.files().map(|file| replica.key(file).to_string()).collect()
+    }
+
+    const ONE: &str = "0000000000000001-0000000000000001.ltx";
+
+    #[tokio::test]
+    async fn a_prefix_is_a_directory_and_slashes_do_not_matter() {
+        let own = format!("a/shop/0000/{ONE}");
+        let other = format!("a/shop2/0009/{ONE}");
+        for prefix in ["a/shop", "/a/shop/", "a//shop//"] {
+            let found = listed(&[&own, &other], prefix, Layout::S3).await;
+            assert_eq!(found, [own.as_str()], "{prefix}");
+        }
+        let at_root = format!("0009/{ONE}");
+        assert_eq!(listed(&[&at_root], "", Layout::S3).await, [at_root.as_str()]);
+    }
+
+    #[tokio::test]
+    async fn the_layout_is_found_and_s3_goes_first() {
+        let (s3, file) = (format!("p/0001/{ONE}"), format!("p/ltx/1/{ONE}"));
+        assert_eq!(listed(&[&s3, &file], "p", Layout::Auto).await, [s3.as_str()]);
+        assert_eq!(listed(&[&file], "p", Layout::Auto).await, [file.as_str()]);
+        assert!(listed(&[&file], "p", Layout::S3).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn other_names_levels_and_depths_are_left_out() {
+        let keys = [
+            "p/0000/README".to_owned(),
+            "p/lock.json".to_owned(),
+            format!("p/0000/{ONE}.tmp"),
+            format!("p/0000/deeper/{ONE}"),
+            format!("p/000c/{ONE}"),
+        ];
+        let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+        assert!(listed(&keys, "p", Layout::S3).await.is_empty());
+    }
+
+    #[test]
+    fn impossible_prefixes_are_refused() {
+        let new = |prefix| {
+            StoreReplica::new(Arc::new(InMemory::new()), prefix, Layout::S3, Resolution::Full)
+        };
+        assert!(new("a/../b").is_err());
+        assert!(new("a\nb").is_err());
+    }
+
+    #[test]
+    fn missing_permission_is_told_from_other_faults() {
+        let io = |kind: ErrorKind| object_store::Error::Generic {
+            store: "LocalFileSystem",
+            source: Box::new(std::io::Error::from(kind)),
+        };
+        let forbidden =
+            object_store::Error::PermissionDenied { path: "p".to_owned(), source: "403".into() };
+        let denied = |error| matches!(failure(&"p", error), ReadError::Denied { .. });
+        assert!(denied(forbidden));
+        assert!(denied(io(ErrorKind::PermissionDenied)));
+        assert!(!denied(io(ErrorKind::ConnectionReset)));
+    }
+
+    #[tokio::test]
+    async fn a_file_of_another_size_than_listed_is_a_change() {
+        let store = Arc::new(InMemory::new());
+        let key = Path::parse(format!("p/0000/{ONE}")).unwrap();
+        store.put(&key, vec![7; 150].into()).await.unwrap();
+        let replica = StoreReplica::new(store.clone(), "p", Layout::S3, Resolution::Full).unwrap();
+        let file = replica.list(0).await.unwrap().remove(0);
+        assert_eq!(replica.header(&file).await.unwrap(), [7; HEADER_LEN]);
+        store.put(&key, vec![7; 151].into()).await.unwrap();
+        let changed = |read: Result<_, ReadError>| matches!(read, Err(ReadError::Changed { .. }));
+        assert!(changed(replica.open(&file, 0).await.map(drop)));
+        store.put(&key, vec![8; 150].into()).await.unwrap();
+        assert!(changed(replica.open(&file, 10).await.map(drop)), "other content, same size");
+        store.delete(&key).await.unwrap();
+        assert!(changed(replica.open(&file, 0).await.map(drop)));
+        assert!(changed(replica.header(&file).await.map(drop)));
+    }
+}

@@ -13,17 +13,17 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-pub const OPTIONS: RestoreOptions = RestoreOptions { max_bytes: 2 << 30, durable: false };
+pub(crate) const OPTIONS: RestoreOptions = RestoreOptions { max_bytes: 2 << 30, durable: false };
 
 /// One fixture, copied to where its files have their times.
-pub struct Fixture {
-    pub name: String,
-    pub expected: Value,
-    pub dir: TempDir,
+pub(crate) struct Fixture {
+    pub(crate) name: String,
+    pub(crate) expected: Value,
+    pub(crate) dir: TempDir,
 }
 
 impl Fixture {
-    pub fn load(name: &str) -> Self {
+    pub(crate) fn load(name: &str) -> Self {
         let source = fixtures().join(name);
         let text = fs::read_to_string(source.join("expected.json")).unwrap();
         let expected: Value = serde_json::from_str(&text).unwrap();
@@ -35,7 +35,7 @@ impl Fixture {
     }
 
     /// All fixtures that hold a file replica.
-    pub fn all() -> impl Iterator<Item = Self> {
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
         let mut names: Vec<_> = fs::read_dir(fixtures())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -45,29 +45,29 @@ impl Fixture {
         names.into_iter().map(|name| Self::load(&name))
     }
 
-    pub fn replica_dir(&self) -> PathBuf {
+    pub(crate) fn replica_dir(&self) -> PathBuf {
         self.dir.path().join("replica")
     }
 
-    pub fn reader(&self) -> StoreReplica {
+    pub(crate) fn reader(&self) -> StoreReplica {
         reader(&self.replica_dir(), "", Layout::Auto, Resolution::Full)
     }
 
-    pub async fn plan(&self, target: Target) -> Result<Plan, RestoreFailure> {
+    pub(crate) async fn plan(&self, target: Target) -> Result<Plan, RestoreFailure> {
         let reader = self.reader();
         Ok(plan(&reader.listing().await?, target, reader.resolution())?)
     }
 
     /// Restores and gives the database's path.
-    pub async fn restore(&self, target: Target) -> Result<(PathBuf, Restored), RestoreFailure> {
+    pub(crate) async fn restore(&self, target: Target) -> Result<(PathBuf, Restored), RestoreFailure> {
         restore(&self.reader(), target, self.dir.path()).await
     }
 
-    pub fn text(&self, field: &str) -> Option<&str> {
+    pub(crate) fn text(&self, field: &str) -> Option<&str> {
         self.expected[field].as_str()
     }
 
-    pub fn points(&self) -> &[Value] {
+    pub(crate) fn points(&self) -> &[Value] {
         self.expected["points"].as_array().map_or(&[], Vec::as_slice)
     }
 
@@ -83,17 +83,17 @@ impl Fixture {
     }
 }
 
-pub fn fixtures() -> PathBuf {
+pub(crate) fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
-pub fn reader(dir: &Path, prefix: &str, layout: Layout, resolution: Resolution) -> StoreReplica {
+pub(crate) fn reader(dir: &Path, prefix: &str, layout: Layout, resolution: Resolution) -> StoreReplica {
     let store = Arc::new(LocalFileSystem::new_with_prefix(dir).unwrap());
     StoreReplica::new(store, prefix, layout, resolution).unwrap()
 }
 
 /// Restores into `dir` under a fresh name.
-pub async fn restore(
+pub(crate) async fn restore(
     reader: &dyn ReplicaReader,
     target: Target,
     dir: &Path,
@@ -104,13 +104,13 @@ pub async fn restore(
     Ok((out, restored))
 }
 
-pub fn set_time(path: &Path, unix_ms: u64) {
+pub(crate) fn set_time(path: &Path, unix_ms: u64) {
     let time = SystemTime::UNIX_EPOCH + Duration::from_millis(unix_ms);
     File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
 }
 
 /// Copies what is there; a missing source is an empty directory that a checkout lost.
-pub fn copy_tree(from: &Path, to: &Path) {
+pub(crate) fn copy_tree(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     let Ok(entries) = fs::read_dir(from) else {
         return;
@@ -126,7 +126,7 @@ pub fn copy_tree(from: &Path, to: &Path) {
     }
 }
 
-pub fn sha256(path: &Path) -> String {
+pub(crate) fn sha256(path: &Path) -> String {
     let mut digest = Sha256::new();
     std::io::copy(&mut File::open(path).unwrap(), &mut HashWriter(&mut digest)).unwrap();
     data_encoding::HEXLOWER.encode(&digest.finalize())
@@ -146,7 +146,7 @@ impl std::io::Write for HashWriter<'_> {
 }
 
 /// What `sql`, which yields one number, yields on a restored database.
-pub fn count(database: &Path, sql: &str) -> i64 {
+pub(crate) fn count(database: &Path, sql: &str) -> i64 {
     use rusqlite::OpenFlags;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
     let uri = format!("file:{}?immutable=1", database.display());
@@ -155,12 +155,12 @@ pub fn count(database: &Path, sql: &str) -> i64 {
 }
 
 /// Whether SQLite finds nothing wrong with a restored database.
-pub fn is_intact(database: &Path) -> bool {
+pub(crate) fn is_intact(database: &Path) -> bool {
     count(database, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'") == 1
 }
 
 /// `2026-11-30T14:14:52.587Z` in milliseconds since the Unix epoch.
-pub fn unix_ms(text: &str) -> i64 {
+pub(crate) fn unix_ms(text: &str) -> i64 {
     let number = |range: std::ops::Range<usize>| text[range].parse::<i64>().unwrap();
     let (year, month, day) = (number(0..4), number(5..7), number(8..10));
     // Days from the civil date, with March as the first month.
