@@ -265,8 +265,13 @@ impl Bucket {
         if !self.brake.admit(&self.ctx, deadline.left()).await {
             return Err(Verdict::Throttled);
         }
+        let allowed = deadline.attempt(kind);
+        if allowed.is_zero() {
+            // A request cut at once may land all the same; it is better not sent.
+            return Err(Verdict::TimedOut);
+        }
         self.counters.sent(kind, 1);
-        let Ok(answer) = self.ctx.timeout(deadline.attempt(), request).await else {
+        let Ok(answer) = self.ctx.timeout(allowed, request).await else {
             self.counters.unclear(kind);
             return Err(Verdict::TimedOut);
         };
@@ -308,4 +313,136 @@ fn checked_path(key: &str, body: &Bytes) -> Result<Path, Cause> {
 
 fn list_bounds(prefix: &str, after: Option<&str>) -> Result<(Path, Option<Path>), Cause> {
     Ok((parse_key(prefix)?, after.map(parse_key).transpose()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use object_store::memory::InMemory;
+
+    use super::*;
+    use crate::fault::{Fault, FaultStore, Rule};
+    use crate::hook::{HookStore, Side};
+    use crate::layer::Op;
+
+    fn faulty() -> (Bucket, FaultStore) {
+        let ctx = Context::simulated(9, 0);
+        let (store, faults) = FaultStore::wrap(Arc::new(InMemory::new()), &ctx);
+        (Bucket::new(store, ctx), faults)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_healthy_create_is_one_request() {
+        let (bucket, _) = faulty();
+        let end = bucket.create("probe/a/1", "x".into(), Purpose::Claim).await;
+        assert_eq!(end, Outcome::Created);
+        let sent = bucket.counters().snapshot().map(|(kind, tally)| (kind.name(), tally.sent));
+        assert_eq!(sent, [("create", 1), ("get", 0), ("list", 0), ("replace", 0)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_be_stored_is_not_sent() {
+        let (bucket, _) = faulty();
+        let large = Bytes::from(vec![0; MAX_OBJECT as usize + 1]);
+        let end = bucket.create("probe/a/1", large, Purpose::Claim).await;
+        assert_eq!(end, Outcome::Unknown(Cause::TooLarge(MAX_OBJECT + 1)));
+        for key in ["probe//1", "probe/../1", "probe/a\u{0}b"] {
+            let end = bucket.create(key, "x".into(), Purpose::Claim).await;
+            assert!(matches!(end, Outcome::Unknown(Cause::BadKey(_))), "{key:?}: {end:?}");
+            let read = bucket.get(key, Purpose::Claim).await;
+            assert!(matches!(read, Err(ReadError::BadKey(_))), "{key:?}: {read:?}");
+        }
+        assert_eq!(bucket.counters().of(Kind::Create).sent, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_foreign_object_that_is_too_large_is_not_read() {
+        let (bucket, _) = faulty();
+        let body = PutPayload::from(vec![0; MAX_OBJECT as usize + 1]);
+        bucket.store().put(&Path::from("hosts/x/1"), body).await.expect("a memory store");
+        let read = bucket.get("hosts/x/1", Purpose::Claim).await;
+        assert_eq!(read, Err(ReadError::TooLarge(MAX_OBJECT + 1)));
+        assert_eq!(bucket.counters().of(Kind::Get).sent, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reads_end_by_their_deadline_with_the_reason() {
+        let (bucket, faults) = faulty();
+        let reasons = [
+            (Fault::Swallowed, ReadError::TimedOut),
+            (Fault::Refused(503), ReadError::Throttled),
+            (Fault::Refused(403), ReadError::Denied(String::new())),
+            (Fault::Refused(500), ReadError::Store(String::new())),
+        ];
+        for (fault, expected) in reasons {
+            faults.clear();
+            faults.add(Rule::new(Op::Get, fault).always());
+            let begun = bucket.context().monotonic();
+            let error = bucket.get("hosts/x/1", Purpose::Claim).await.expect_err("it fails");
+            let kind = std::mem::discriminant(&error);
+            assert_eq!(kind, std::mem::discriminant(&expected), "{fault:?}: {error:?}");
+            let took = bucket.context().monotonic() - begun;
+            assert!(took <= Purpose::Claim.allowed() + Duration::from_millis(2), "{took:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_last_attempt_that_lands_in_silence_is_still_found() {
+        let (bucket, faults) = faulty();
+        faults.add(Rule::new(Op::Create, Fault::Refused(500)).times(3));
+        faults.add(Rule::new(Op::Create, Fault::DoneInSilence).always());
+        let within = Purpose::Within(Duration::from_millis(900));
+        let end = bucket.create("probe/a/1", "x".into(), within).await;
+        assert_eq!(end, Outcome::AlreadyMine);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_time_means_no_request() {
+        let (bucket, _) = faulty();
+        let none = Purpose::Within(Duration::ZERO);
+        let end = bucket.create("probe/a/1", "x".into(), none).await;
+        assert_eq!(end, Outcome::Unknown(Cause::TimedOut));
+        assert_eq!(bucket.get("probe/a/1", none).await, Err(ReadError::TimedOut));
+        assert_eq!(bucket.counters().of(Kind::Create).sent, 0);
+    }
+
+    /// A store that replaces although it was asked not to: the loser's only evidence is the object.
+    #[tokio::test(start_paused = true)]
+    async fn a_doubted_success_is_read_back() {
+        let (store, hooks) = HookStore::wrap(Arc::new(InMemory::new()));
+        let replacing = Arc::clone(&store);
+        hooks.on(Side::After, Op::Create, "picked", 2, move |key| {
+            let store = Arc::clone(&replacing);
+            async move {
+                let put = store.put(&Path::from(key), "another's".into()).await;
+                put.expect("a memory store");
+            }
+        });
+        let bucket = Bucket::new(store, Context::simulated(1, 0));
+        let trusting = bucket.create("db-reads/a/picked", "ours".into(), Purpose::Claim).await;
+        assert_eq!(trusting, Outcome::Created);
+        let doubting = bucket.doubted();
+        let end = doubting.create("db-reads/b/picked", "ours".into(), Purpose::Claim).await;
+        assert_eq!(end, Outcome::TakenBy("another's".into()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pages_are_counted_as_they_are_billed() {
+        let (bucket, _) = faulty();
+        for n in 0..2_001 {
+            let path = Path::from(format!("probe/pages/{n}"));
+            bucket.store().put(&path, "".into()).await.expect("a memory store");
+        }
+        let listed = bucket.list("probe/pages", None, Purpose::Sweep).await.expect("a listing");
+        assert_eq!((listed.len(), bucket.counters().of(Kind::List).sent), (2_001, 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_beside_shares_brake_and_counters() {
+        let (bucket, _) = faulty();
+        let other = bucket.beside(Arc::new(InMemory::new()));
+        assert_eq!(other.get("hosts/x/1", Purpose::Claim).await, Ok(None));
+        assert_eq!(bucket.counters().of(Kind::Get).sent, 1);
+    }
 }

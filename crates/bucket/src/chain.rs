@@ -259,3 +259,112 @@ impl fmt::Debug for Chain {
         f.debug_struct("Chain").field("name", &self.name).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use object_store::memory::InMemory;
+
+    use super::*;
+    use crate::Kind;
+    use crate::fault::{Fault, FaultStore, Rule};
+    use crate::layer::Op;
+
+    const NAME: &str = "hosts/shop.example.com";
+
+    fn faulty() -> (Bucket, FaultStore) {
+        let ctx = Context::simulated(3, 0);
+        let (store, faults) = FaultStore::wrap(Arc::new(InMemory::new()), &ctx);
+        (Bucket::new(store, ctx), faults)
+    }
+
+    fn chain(bucket: &Bucket) -> Chain {
+        Chain::new(bucket.clone(), NAME, Principal::parse("console").expect("a label"))
+    }
+
+    async fn write(chain: &Chain, times: u64) {
+        for n in 0..times {
+            let content = format!("[{n}]");
+            let end = chain.append(Revision::new(n), content.as_bytes(), Purpose::Claim).await;
+            assert_eq!(end, Append::Written(Revision::new(n + 1).expect("not zero")));
+        }
+    }
+
+    fn revision(number: u64) -> Revision {
+        Revision::new(number).expect("not zero")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_warm_head_costs_one_read_and_no_listing() {
+        let (bucket, _) = faulty();
+        let chain = chain(&bucket);
+        write(&chain, 3).await;
+        let before = (bucket.counters().of(Kind::Get).sent, bucket.counters().of(Kind::List).sent);
+        chain.head(Purpose::Claim).await.expect("a healthy store").expect("a head");
+        let after = (bucket.counters().of(Kind::Get).sent, bucket.counters().of(Kind::List).sent);
+        assert_eq!((after.0 - before.0, after.1 - before.1), (1, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_far_behind_lists_instead_of_walking() {
+        let (bucket, _) = faulty();
+        let (writer, reader) = (chain(&bucket), chain(&bucket));
+        write(&writer, 1).await;
+        assert!(reader.head(Purpose::Claim).await.expect("a healthy store").is_some());
+        for n in 1..500 {
+            let content = n.to_string();
+            let end = writer.append(Revision::new(n), content.as_bytes(), Purpose::Claim).await;
+            assert!(matches!(end, Append::Written(_)));
+        }
+        let before = bucket.counters().of(Kind::Get).sent;
+        let head = reader.head(Purpose::Claim).await.expect("a healthy store").expect("a head");
+        assert_eq!(head.revision, revision(500));
+        assert!(bucket.counters().of(Kind::Get).sent - before < 20);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn garbage_at_the_head_is_said_and_can_be_passed() {
+        let (bucket, _) = faulty();
+        let chain = chain(&bucket);
+        write(&chain, 1).await;
+        let key = format!("{NAME}/{}", revision(2));
+        let end = bucket.create(&key, "not an entry".into(), Purpose::Claim).await;
+        assert_eq!(end, Outcome::Created);
+        let head = chain.head(Purpose::Claim).await;
+        assert_eq!(head, Err(ChainError::Malformed(revision(2))));
+        let stale = chain.append(Some(revision(1)), b"[9]", Purpose::Claim).await;
+        assert!(matches!(stale, Append::Unknown(_)), "{stale:?}");
+        let past = chain.append(Some(revision(2)), b"[9]", Purpose::Claim).await;
+        assert_eq!(past, Append::Written(revision(3)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn foreign_names_in_the_folder_are_passed_over() {
+        let (bucket, _) = faulty();
+        for name in ["zzz", "2", "00000000000000000009.tmp", "00000000000000000007/x"] {
+            let key = format!("{NAME}/{name}");
+            let end = bucket.create(&key, "x".into(), Purpose::Claim).await;
+            assert_eq!(end, Outcome::Created);
+        }
+        assert_eq!(chain(&bucket).head(Purpose::Claim).await, Ok(None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn content_that_is_no_record_is_not_written() {
+        let (bucket, _) = faulty();
+        let end = chain(&bucket).append(None, b"not json", Purpose::Claim).await;
+        assert!(matches!(end, Append::Unknown(Cause::BadBody(_))), "{end:?}");
+        assert_eq!(bucket.counters().of(Kind::Create).sent, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_revision_listed_and_gone_is_listed_again() {
+        let (bucket, faults) = faulty();
+        write(&chain(&bucket), 2).await;
+        faults.add(Rule::new(Op::Get, Fault::Hidden));
+        let head = chain(&bucket).head(Purpose::Claim).await.expect("the second look finds it");
+        assert_eq!(head.map(|head| head.revision), Some(revision(2)));
+        faults.add(Rule::new(Op::Get, Fault::Hidden).always());
+        let gone = chain(&bucket).head(Purpose::Claim).await;
+        assert!(matches!(gone, Err(ChainError::Read(_))), "{gone:?}");
+    }
+}

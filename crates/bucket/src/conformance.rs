@@ -1,8 +1,6 @@
 //! What every store under this product must do, as plain functions that any crate's tests can call
 //! on a store of their own. They need no clean store, only fresh names, which they draw themselves.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use carlos_protocol::ids::{Principal, ReadId, Region, Revision};
 use carlos_protocol::keys::{QueueEntry, queue_prefix};
@@ -197,7 +195,7 @@ async fn add(bucket: &Bucket, name: &str, writer: usize, times: usize) -> Result
     let chain = chain(bucket, name, writer);
     for _ in 0..times {
         loop {
-            let (at, count) = head(&chain).await?.unwrap_or((0, "0".into()));
+            let (at, count) = head(&chain).await?.unwrap_or_else(|| (0, "0".into()));
             let more = count.parse::<u64>().map_err(|_| Breach(format!("a count: {count}")))? + 1;
             let more = more.to_string();
             match chain.append(Revision::new(at), more.as_bytes(), Purpose::Result).await {
@@ -310,6 +308,8 @@ fn revision(number: u64) -> Result<Revision, Breach> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use object_store::memory::InMemory;
 
     use super::*;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::Context;
+use crate::counters::Kind;
 
 /// The first pause after a failed attempt; later ones double up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -64,9 +65,13 @@ impl<'a> Deadline<'a> {
         self.end.saturating_sub(self.ctx.monotonic())
     }
 
-    /// How long the next single request may take.
-    pub(crate) fn attempt(&self) -> Duration {
-        self.attempt.min(self.left())
+    /// How long the next single request may take. A create leaves a quarter of the rest for its
+    /// own read-back: without one, the last attempt before the deadline always ends as unknown.
+    pub(crate) fn attempt(&self, kind: Kind) -> Duration {
+        match kind {
+            Kind::Create => self.attempt.min(self.left() * 3 / 4),
+            Kind::Get | Kind::List | Kind::Replace => self.attempt.min(self.left()),
+        }
     }
 
     /// Waits before another attempt (doubling, with full jitter so that two losers part). False

@@ -285,3 +285,62 @@ fn answered(status: u16, key: &Path) -> Error {
 fn broken(how: &'static str) -> Error {
     Error::Generic { store: "fault", source: how.into() }
 }
+
+#[cfg(test)]
+mod tests {
+    use object_store::memory::InMemory;
+
+    use super::*;
+    use crate::{Bucket, Purpose};
+
+    async fn struck(seed: u64) -> Vec<String> {
+        let ctx = Context::simulated(seed, 0);
+        let (store, faults) = FaultStore::wrap(Arc::new(InMemory::new()), &ctx);
+        faults.add(Rule::new(Op::Create, Fault::AnswerLost).on("/out/").odds(0.3));
+        faults.add(Rule::new(Op::Get, Fault::Delayed(Duration::from_millis(70))).odds(0.5));
+        let bucket = Bucket::new(store, ctx);
+        for n in 0..50 {
+            let key = format!("db-reads/x/out/{n}");
+            assert!(bucket.create(&key, "x".into(), Purpose::Claim).await.is_ours());
+        }
+        faults.struck()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_seed_gives_one_course_of_faults() {
+        let first = struck(1).await;
+        assert!(first.len() > 10, "{first:?}");
+        assert_eq!(struck(1).await, first);
+        assert_ne!(struck(2).await, first);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rules_strike_in_order_and_as_often_as_told() {
+        let ctx = Context::simulated(1, 0);
+        let (store, faults) = FaultStore::wrap(Arc::new(InMemory::new()), &ctx);
+        faults.add(Rule::new(Op::Get, Fault::Refused(500)).on("a").times(2));
+        faults.add(Rule::new(Op::Get, Fault::Refused(400)).filter(|key| key.ends_with('b')));
+        let mut ends = Vec::new();
+        for key in ["a", "ab", "ab", "ab", "b"] {
+            let end = store.get(&Path::from(key)).await.expect_err("nothing is there");
+            ends.push(matches!(end, Error::NotFound { .. }));
+        }
+        assert_eq!(ends, [false, false, false, true, true]);
+        assert_eq!(faults.struck().len(), 3);
+    }
+
+    /// A refusal is lost on its way back like a success, and silence is cut by the caller's clock.
+    #[tokio::test(start_paused = true)]
+    async fn the_response_side_hides_what_the_store_said() {
+        let ctx = Context::simulated(1, 0);
+        let (store, faults) = FaultStore::wrap(Arc::new(InMemory::new()), &ctx);
+        faults.add(Rule::new(Op::Delete, Fault::DoneBut(500)));
+        let key = Path::from("probe/x");
+        store.put(&key, "x".into()).await.expect("a memory store");
+        store.delete(&key).await.expect_err("the answer is lost");
+        assert!(matches!(store.get(&key).await, Err(Error::NotFound { .. })), "but it was done");
+        faults.add(Rule::new(Op::List, Fault::SlowAnswer(Duration::from_secs(3))));
+        let listing = futures::TryStreamExt::try_collect::<Vec<_>>(store.list(None));
+        assert!(ctx.timeout(Duration::from_secs(2), listing).await.is_err());
+    }
+}

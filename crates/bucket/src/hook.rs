@@ -191,3 +191,60 @@ impl fmt::Debug for HookStore {
         f.write_str("HookStore")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use object_store::memory::InMemory;
+
+    use super::*;
+    use crate::{Bucket, Context, Outcome, Purpose};
+
+    fn hooked() -> (Bucket, HookStore) {
+        let (store, hooks) = HookStore::wrap(Arc::new(InMemory::new()));
+        (Bucket::new(store, Context::simulated(1, 0)), hooks)
+    }
+
+    /// The shape of a result that overtakes the last chunk (db-forward T18).
+    #[tokio::test(start_paused = true)]
+    async fn a_listing_is_held_while_the_world_moves_on() {
+        let (bucket, hooks) = hooked();
+        let mut pause = hooks.pause(Side::After, Op::List, "/out");
+        let reader = bucket.clone();
+        let listing = bucket
+            .context()
+            .spawn(async move { reader.list("db-reads/x/out", None, Purpose::Result).await });
+        assert_eq!(pause.reached().await, "db-reads/x/out");
+        let end = bucket.create("db-reads/x/out/00000001", "late".into(), Purpose::Claim).await;
+        assert_eq!(end, Outcome::Created);
+        pause.release();
+        let listed = listing.await.expect("the task ends");
+        assert_eq!(listed, Ok(Vec::new()), "the listing was done before the object");
+        let again = bucket.list("db-reads/x/out", None, Purpose::Result).await;
+        assert_eq!(again.map(|listed| listed.len()), Ok(1), "a pause holds once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn before_the_store_sees_it_the_world_can_change() {
+        let (bucket, hooks) = hooked();
+        let inner = bucket.clone();
+        hooks.on(Side::Before, Op::Get, "hosts/", 1, move |key| {
+            let inner = inner.clone();
+            async move {
+                let end = inner.create(&key, "just now".into(), Purpose::Claim).await;
+                assert_eq!(end, Outcome::Created);
+            }
+        });
+        let read = bucket.get("hosts/x/1", Purpose::Claim).await;
+        assert_eq!(read, Ok(Some("just now".into())));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dropped_pause_holds_nothing() {
+        let (bucket, hooks) = hooked();
+        drop(hooks.pause(Side::Before, Op::Get, ""));
+        let read = bucket.get("hosts/x/1", Purpose::Within(Duration::from_secs(1))).await;
+        assert_eq!(read, Ok(None));
+    }
+}

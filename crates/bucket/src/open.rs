@@ -146,6 +146,22 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn a_written_url_reads_back(path in "/[^\\x00]{0,40}") {
+            let url = file_url(Path::new(&path));
+            let text = url.strip_prefix("file://").expect("its scheme");
+            proptest::prop_assert!(text.is_ascii() && !text.contains(['#', '?', ' ']));
+            let read = unescape(text);
+            proptest::prop_assert_eq!(read.as_path(), Path::new(&path));
+        }
+
+        #[test]
+        fn any_text_is_a_path(text in ".{0,40}") {
+            let _ = unescape(&text);
+        }
+    }
+
     #[test]
     fn a_url_written_by_hand_names_what_it_shows() {
         assert_eq!(unescape("/a b/ü"), Path::new("/a b/ü"));

@@ -138,3 +138,116 @@ impl QueueWatch {
         self.poller.turned_away();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use carlos_protocol::ids::ReadId;
+    use object_store::memory::InMemory;
+
+    use super::*;
+    use crate::fault::{Fault, FaultStore, Rule};
+    use crate::layer::Op;
+    use crate::{Context, Kind};
+
+    const START_MS: u64 = 1_792_659_600_000;
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    fn uk() -> Region {
+        Region::parse("uk").expect("a label")
+    }
+
+    fn faulty() -> (Bucket, FaultStore) {
+        let ctx = Context::simulated(21, START_MS);
+        let (store, faults) = FaultStore::wrap(Arc::new(InMemory::new()), &ctx);
+        (Bucket::new(store, ctx), faults)
+    }
+
+    async fn add(bucket: &Bucket) -> QueueEntry {
+        let issued_at = Seconds::new(bucket.context().now_unix());
+        let id = ReadId::mint(&mut bucket.context().entropy());
+        let entry = QueueEntry { region: uk(), issued_at, id };
+        let end = Queue::new(bucket.clone(), uk()).add(&entry, Purpose::Claim).await;
+        assert_eq!(end, Outcome::Created);
+        entry
+    }
+
+    async fn watch_for_an_hour(bucket: &Bucket) -> usize {
+        let mut watch = QueueWatch::new(bucket.clone(), uk(), Pace::default());
+        let mut seen = 0;
+        let watching = async {
+            loop {
+                seen += watch.next().await.len();
+            }
+        };
+        let ended = bucket.context().timeout(HOUR, watching).await;
+        ended.expect_err("a watch has no end");
+        seen
+    }
+
+    /// litestream#234: a listing costs twelve GETs, so an idle hour must hold no more than sweeps.
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_hour_lists_only_to_sweep() {
+        let (bucket, _) = faulty();
+        Serial::new(bucket.clone(), "control/serial/uk").bump().await.expect("a healthy store");
+        assert_eq!(watch_for_an_hour(&bucket).await, 0);
+        let (list, get) =
+            (bucket.counters().of(Kind::List).sent, bucket.counters().of(Kind::Get).sent);
+        // One sweep in 30 s, a second LIST for the few sweeps at the turn of the hour.
+        assert!((100..=130).contains(&list), "{list} listings");
+        assert!(get <= 1_800, "{get} reads");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_refuses_for_an_hour_is_asked_seldom() {
+        let (bucket, faults) = faulty();
+        faults.add(Rule::new(Op::Get, Fault::Refused(503)).always());
+        faults.add(Rule::new(Op::List, Fault::Refused(503)).always());
+        assert_eq!(watch_for_an_hour(&bucket).await, 0);
+        let sent: u64 = bucket.counters().snapshot().iter().map(|(_, tally)| tally.sent).sum();
+        assert!((100..=1_500).contains(&sent), "{sent} requests");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_moved_serial_is_followed_within_the_idle_pace() {
+        let (bucket, _) = faulty();
+        let mut watch = QueueWatch::new(bucket.clone(), uk(), Pace::default());
+        assert!(watch.next().await.is_empty());
+        let entry = add(&bucket).await;
+        Serial::new(bucket.clone(), "control/serial/uk").bump().await.expect("a healthy store");
+        let begun = bucket.context().monotonic();
+        assert_eq!(watch.next().await, [entry]);
+        assert!(bucket.context().monotonic() - begun <= Duration::from_secs(2));
+    }
+
+    /// The second read of a busy minute is picked up in a quarter of a second.
+    #[tokio::test(start_paused = true)]
+    async fn work_quickens_the_watch() {
+        let (bucket, _) = faulty();
+        let serial = Serial::new(bucket.clone(), "control/serial/uk");
+        let mut watch = QueueWatch::new(bucket.clone(), uk(), Pace::default());
+        add(&bucket).await;
+        assert_eq!(watch.next().await.len(), 1);
+        add(&bucket).await;
+        serial.bump().await.expect("a healthy store");
+        let begun = bucket.context().monotonic();
+        assert_eq!(watch.next().await.len(), 2);
+        assert!(bucket.context().monotonic() - begun <= Duration::from_millis(260));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_listing_is_owed() {
+        let (bucket, faults) = faulty();
+        let serial = Serial::new(bucket.clone(), "control/serial/uk");
+        let mut watch = QueueWatch::new(bucket.clone(), uk(), Pace::default());
+        assert!(watch.next().await.is_empty());
+        add(&bucket).await;
+        serial.bump().await.expect("a healthy store");
+        faults.add(Rule::new(Op::List, Fault::Refused(403)).times(2));
+        let begun = bucket.context().monotonic();
+        assert_eq!(watch.next().await.len(), 1);
+        assert!(bucket.context().monotonic() - begun < Duration::from_secs(15));
+        assert_eq!(faults.struck().len(), 2);
+    }
+}

@@ -128,7 +128,7 @@ async fn a_name_is_taken_by_another(ground: Ground) -> Result<(), Breach> {
 async fn a_name_is_taken_while_our_answer_is_lost(ground: Ground) -> Result<(), Breach> {
     let field = Field::new(ground);
     field.take_as_other().await?;
-    field.faults.add(Rule::new(Op::Create, Fault::NotSent).times(2));
+    field.faults.add(Rule::new(Op::Create, Fault::AnswerLost));
     field.create_ends(Outcome::TakenBy(OTHERS.into())).await
 }
 
