@@ -59,7 +59,10 @@ impl Fixture {
     }
 
     /// Restores and gives the database's path.
-    pub(crate) async fn restore(&self, target: Target) -> Result<(PathBuf, Restored), RestoreFailure> {
+    pub(crate) async fn restore(
+        &self,
+        target: Target,
+    ) -> Result<(PathBuf, Restored), RestoreFailure> {
         restore(&self.reader(), target, self.dir.path()).await
     }
 
@@ -87,7 +90,12 @@ pub(crate) fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
-pub(crate) fn reader(dir: &Path, prefix: &str, layout: Layout, resolution: Resolution) -> StoreReplica {
+pub(crate) fn reader(
+    dir: &Path,
+    prefix: &str,
+    layout: Layout,
+    resolution: Resolution,
+) -> StoreReplica {
     let store = Arc::new(LocalFileSystem::new_with_prefix(dir).unwrap());
     StoreReplica::new(store, prefix, layout, resolution).unwrap()
 }
