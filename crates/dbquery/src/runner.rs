@@ -74,6 +74,10 @@ pub enum QueryError {
 /// The file must be whole and must not change meanwhile: it is opened `immutable`. Nothing on the
 /// disk is written. On an error the sink may hold the beginning of a stream, which no decoder takes
 /// for a whole one.
+///
+/// The clock and the stop are looked at between SQLite's instructions and between rows. One call of
+/// `instr` or `LIKE` on texts of many megabytes is one instruction and can take minutes, and a sink
+/// can block: the process that runs a tenant's SQL ends itself some seconds after the deadline.
 pub fn run(
     path: &Path,
     sql: &str,

@@ -8,50 +8,53 @@ use carlos_dbquery::rows::{Reader, Value};
 use carlos_dbquery::{IntegrityError, IntegrityMode, Limits, QueryError, integrity};
 use common::{Fixture, stop};
 
+const FEATURES: [(&str, &[&str]); 26] = [
+    ("SELECT name FROM parent ORDER BY name", &["Ann", "bob"]),
+    (
+        "SELECT p.name, sum(c.n) FROM parent p JOIN child c ON c.parent = p.id GROUP BY 1",
+        &["Ann\t42", "bob\t24"],
+    ),
+    ("SELECT docid FROM notes4 WHERE notes4 MATCH 'quick'", &["1"]),
+    ("SELECT term FROM terms4 WHERE col = '*' AND term LIKE 'f%'", &["fox"]),
+    ("SELECT rowid, bm25(notes5) < 0 FROM notes5 WHERE notes5 MATCH 'fox'", &["1\t1"]),
+    ("SELECT term FROM terms5 WHERE term LIKE 'd%'", &["dog"]),
+    ("SELECT id, label FROM area WHERE x0 > 15 AND y1 < 40", &["2\taway"]),
+    ("SELECT id FROM cell WHERE a = 5", &["1"]),
+    ("SELECT rtreecheck('area')", &["ok"]),
+    ("SELECT * FROM view4", &["1\tthe quick brown <b>fox</b>"]),
+    ("SELECT * FROM view5", &["1\t<running> foxes"]),
+    ("SELECT * FROM view_area", &["2\taway"]),
+    ("SELECT * FROM view_json", &["1", "2"]),
+    ("SELECT sum(pgsize) > 0 FROM dbstat WHERE name = 'parent'", &["1"]),
+    ("SELECT * FROM view_info", &["id", "name"]),
+    ("SELECT doc ->> '$.a[2].b' FROM docs", &["x"]),
+    ("SELECT fullkey FROM docs, json_tree(doc) WHERE atom = 'x'", &["$.a[2].b"]),
+    (
+        "SELECT id, row_number() OVER (PARTITION BY parent ORDER BY id DESC) FROM child \
+             ORDER BY 1",
+        &["10\t2", "11\t1", "12\t1"],
+    ),
+    (
+        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 3) \
+             SELECT x FROM c",
+        &["1", "2", "3"],
+    ),
+    ("SELECT sqrt(16.0), floor(1.5), pi() > 3", &["4.0\t1.0\t1"]),
+    ("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger'", &["1"]),
+    ("SELECT count(*) > 0 FROM sqlite_stat1", &["1"]),
+    ("VALUES (1, 'a'), (2, 'b');", &["1\ta", "2\tb"]),
+    ("SELECT name FROM parent WHERE name GLOB 'A*' OR name LIKE 'B%'", &["Ann", "bob"]),
+    ("SELECT group_concat(name, ',' ORDER BY id DESC) FROM parent", &["bob,Ann"]),
+    (
+        "SELECT date('2026-03-01', '-1 day'), strftime('%s', '2026-01-01')",
+        &["2026-02-28\t1767225600"],
+    ),
+];
+
 #[test]
 fn every_feature_reads() {
     let fixture = Fixture::new();
-    let cases: [(&str, &[&str]); 26] = [
-        ("SELECT name FROM parent ORDER BY name", &["Ann", "bob"]),
-        (
-            "SELECT p.name, sum(c.n) FROM parent p JOIN child c ON c.parent = p.id GROUP BY 1",
-            &["Ann\t42", "bob\t24"],
-        ),
-        ("SELECT docid FROM notes4 WHERE notes4 MATCH 'quick'", &["1"]),
-        ("SELECT term FROM terms4 WHERE col = '*' AND term LIKE 'f%'", &["fox"]),
-        ("SELECT rowid, bm25(notes5) < 0 FROM notes5 WHERE notes5 MATCH 'fox'", &["1\t1"]),
-        ("SELECT term FROM terms5 WHERE term LIKE 'd%'", &["dog"]),
-        ("SELECT id, label FROM area WHERE x0 > 15 AND y1 < 40", &["2\taway"]),
-        ("SELECT id FROM cell WHERE a = 5", &["1"]),
-        ("SELECT rtreecheck('area')", &["ok"]),
-        ("SELECT * FROM view4", &["1\tthe quick brown <b>fox</b>"]),
-        ("SELECT * FROM view5", &["1\t<running> foxes"]),
-        ("SELECT * FROM view_area", &["2\taway"]),
-        ("SELECT * FROM view_json", &["1", "2"]),
-        ("SELECT sum(pgsize) > 0 FROM dbstat WHERE name = 'parent'", &["1"]),
-        ("SELECT * FROM view_info", &["id", "name"]),
-        ("SELECT doc ->> '$.a[2].b' FROM docs", &["x"]),
-        ("SELECT fullkey FROM docs, json_tree(doc) WHERE atom = 'x'", &["$.a[2].b"]),
-        (
-            "SELECT id, row_number() OVER (PARTITION BY parent ORDER BY id DESC) FROM child ORDER BY 1",
-            &["10\t2", "11\t1", "12\t1"],
-        ),
-        (
-            "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 3) SELECT x FROM c",
-            &["1", "2", "3"],
-        ),
-        ("SELECT sqrt(16.0), floor(1.5), pi() > 3", &["4.0\t1.0\t1"]),
-        ("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger'", &["1"]),
-        ("SELECT count(*) > 0 FROM sqlite_stat1", &["1"]),
-        ("VALUES (1, 'a'), (2, 'b');", &["1\ta", "2\tb"]),
-        ("SELECT name FROM parent WHERE name GLOB 'A*' OR name LIKE 'B%'", &["Ann", "bob"]),
-        ("SELECT group_concat(name, ',' ORDER BY id DESC) FROM parent", &["bob,Ann"]),
-        (
-            "SELECT date('2026-03-01', '-1 day'), strftime('%s', '2026-01-01')",
-            &["2026-02-28\t1767225600"],
-        ),
-    ];
-    for (sql, expected) in cases {
+    for (sql, expected) in FEATURES {
         assert_eq!(fixture.rows(sql), expected, "{sql}");
     }
 }

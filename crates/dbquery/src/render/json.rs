@@ -149,7 +149,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_json_reader_sees_the_same_text(value in any::<String>(), names in proptest::collection::vec(".{0,4}", 1..6)) {
+        fn a_json_reader_sees_the_same_text(
+            value in any::<String>(), names in proptest::collection::vec(".{0,4}", 1..6),
+        ) {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let row = vec![Value::Text(value.as_bytes()); names.len()];
             let json = text(Format::Json, &names, &[&row]);
@@ -163,7 +165,8 @@ mod tests {
         #[test]
         fn numbers_are_json_numbers(integer in any::<i64>(), bits in any::<u64>()) {
             let real = f64::from_bits(bits);
-            let json = text(Format::Json, &["i", "r"], &[&[Value::Integer(integer), Value::Real(real)]]);
+            let row = [Value::Integer(integer), Value::Real(real)];
+            let json = text(Format::Json, &["i", "r"], &[&row]);
             let parsed: serde_json::Value = serde_json::from_str(&json).unwrap();
             prop_assert_eq!(parsed[0]["i"].as_i64(), Some(integer));
             prop_assert_eq!(parsed[0]["r"].is_number(), real.is_finite());

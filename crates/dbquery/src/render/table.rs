@@ -194,7 +194,8 @@ mod tests {
         fn nothing_unsafe_reaches_the_terminal(
             bytes in proptest::collection::vec(any::<u8>(), 0..80), name in any::<String>(),
         ) {
-            let text = text(Format::Table, &[&name, "b"], &[&[Value::Text(&bytes), Value::Blob(&bytes)]]);
+            let row = [Value::Text(&bytes), Value::Blob(&bytes)];
+            let text = text(Format::Table, &[&name, "b"], &[&row]);
             prop_assert_eq!(text.lines().count(), 3);
             prop_assert!(!text.chars().any(|c| c != '\n' && is_unsafe(c)));
         }

@@ -175,7 +175,9 @@ mod tests {
         }
 
         #[test]
-        fn a_cut_stream_is_never_whole((names, rows) in tables(), cut in any::<prop::sample::Index>()) {
+        fn a_cut_stream_is_never_whole(
+            (names, rows) in tables(), cut in any::<prop::sample::Index>(),
+        ) {
             let (stream, _) = encode(&names, &rows);
             let cut = cut.index(stream.len());
             prop_assert!(pull(&stream[..cut]).is_err());
