@@ -7,6 +7,9 @@ use std::time::Duration;
 use carlos_dbquery::Format as RowFormat;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+use crate::admin::Admin;
+use crate::stack::demo::Demo;
+use crate::stack::dev::Dev;
 use crate::when::parse_duration;
 
 /// Query the database of an app, wherever its data lives.
@@ -36,6 +39,30 @@ pub enum Command {
     Replica {
         #[command(subcommand)]
         command: Replica,
+    },
+    Demo(Demo),
+    Dev(Dev),
+    Admin(Admin),
+    /// Run the console that people's commands talk to. Its settings are environment variables.
+    #[command(after_help = CONSOLE_SETTINGS)]
+    Console,
+    /// Run the agent that serves reads on a box. Its settings are environment variables.
+    #[command(after_help = AGENT_SETTINGS)]
+    Agent,
+    /// What the platform starts by itself.
+    System {
+        #[command(subcommand)]
+        command: System,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum System {
+    /// Decode and query one copy, in a sandbox. systemd or an agent starts it; you never do.
+    DbWorker {
+        /// The worker's own options.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
     },
 }
 
@@ -162,6 +189,28 @@ Examples:
   carlos db query shop 'SELECT count(*) FROM orders'
 
 Data goes to stdout, everything else to stderr. docs/cli.md lists the exit codes.";
+
+const CONSOLE_SETTINGS: &str = "\
+Settings:
+  CARLOS_BUCKET         the deployment bucket: file:///path/to/directory
+  CARLOS_REGION         the region this console stands in
+  CARLOS_DB_FORWARD     1 forwards reads to other regions
+  CARLOS_ROOT_KEY_FILE  the key that signs forwarded reads, made by carlos admin keys
+  CARLOS_LISTEN         address and port (default 127.0.0.1:8080)
+  CARLOS_LOG            what to log (default info)";
+
+const AGENT_SETTINGS: &str = "\
+Settings:
+  CARLOS_BUCKET             the deployment bucket: file:///path/to/directory
+  CARLOS_BOX                this box's name
+  CARLOS_REGION             the region whose replicas it reads
+  CARLOS_RELEASE_PUBKEY     the public keys it takes requests from
+  CARLOS_HIBERNATE_BUCKET   the region's data bucket
+  CARLOS_HIBERNATE_PREFIX   where in it the replicas are
+  CARLOS_DB_READS           0 withdraws this box from reads
+  CARLOS_DB_READ_MAX_BYTES  the largest database it restores (default 2 GiB)
+  CARLOS_DB_READ_SCRATCH    where workers restore copies (default /var/tmp)
+  CARLOS_LOG                what to log (default info)";
 
 const LOGIN_EXAMPLES: &str = "\
 The token is asked for on the terminal, or read from stdin or --token-file. It is never an

@@ -30,6 +30,14 @@ pub fn data(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), 
     }
 }
 
+/// Writes one JSON object and a line break to stdout.
+pub fn json(object: &impl serde::Serialize) -> Result<(), Failure> {
+    data(|out| {
+        serde_json::to_writer(&mut *out, object)?;
+        out.write_all(b"\n")
+    })
+}
+
 /// Writes lines of text to stdout, with control characters escaped.
 pub fn lines(text: impl IntoIterator<Item = String>) -> Result<(), Failure> {
     data(|out| {
@@ -93,13 +101,13 @@ impl Drop for Waiting {
 }
 
 /// `text` with control characters escaped: what a tenant or a server wrote must not drive the
-/// terminal. Line breaks stay.
+/// terminal. Line breaks and tabs stay.
 #[must_use]
 pub fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            '\n' => shown.push(c),
+            '\n' | '\t' => shown.push(c),
             c if is_driving(c) => shown.extend(c.escape_unicode()),
             c => shown.push(c),
         }

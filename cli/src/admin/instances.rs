@@ -99,9 +99,7 @@ impl Operator {
     /// The live instance of this host.
     pub async fn instance(&self, host: &Host) -> Result<HostRecord, AdminError> {
         let record: Option<HostRecord> = self.read(&keys::host_chain(host)).await?;
-        record
-            .filter(|record| !record.deleted)
-            .ok_or_else(|| AdminError::absent("instance", host))
+        record.filter(|record| !record.deleted).ok_or_else(|| AdminError::absent("instance", host))
     }
 
     /// The live instances of one account.
@@ -172,8 +170,9 @@ impl Operator {
         let mut boxes = Vec::new();
         for name in names {
             let edges = self.read(&keys::edges_chain(&name)).await?;
-            let status = self.bucket.get(&Key::Status(name.clone()).to_path(), Purpose::Claim);
-            let status = status.await?.and_then(|bytes| Status::from_bytes(&bytes).ok());
+            let key = Key::Status(name.clone()).to_path();
+            let status = self.bucket.get(&key, Purpose::Claim).await?;
+            let status = status.and_then(|bytes| Status::from_bytes(&bytes).ok());
             boxes.push(KnownBox { name, edges, status });
         }
         Ok(boxes)
@@ -214,8 +213,7 @@ mod tests {
     use super::*;
 
     async fn operator() -> Operator {
-        let operator =
-            Operator::new(Bucket::new(Arc::new(InMemory::new()), Context::system()));
+        let operator = Operator::new(Bucket::new(Arc::new(InMemory::new()), Context::system()));
         for account in ["acme", "rival"] {
             operator.create_account(&Account::parse(account).unwrap()).await.unwrap();
         }

@@ -58,9 +58,8 @@ pub(super) fn make_scoped(
 }
 
 fn write(out: &Path, key: &KeyFile) -> Result<(), Failure> {
-    write_private(out, &key.to_json()).map_err(|error| {
-        Failure::usage(format!("could not write {}: {error}.", out.display()))
-    })
+    write_private(out, &key.to_json())
+        .map_err(|error| Failure::usage(format!("could not write {}: {error}.", out.display())))
 }
 
 #[cfg(test)]

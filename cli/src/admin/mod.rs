@@ -117,7 +117,11 @@ enum InstanceCommand {
     /// List the instances of ACCOUNT.
     List { account: Account },
     /// Mark an instance as moving to a region; nobody can read it until the move has ended.
-    Move { host: Host, #[arg(long)] to: Region },
+    Move {
+        host: Host,
+        #[arg(long)]
+        to: Region,
+    },
     /// End a move: the data is now where the move went.
     EndMove { host: Host },
     /// Delete an instance. Its name becomes free.
@@ -127,7 +131,11 @@ enum InstanceCommand {
 #[derive(Debug, Subcommand)]
 enum BoxCommand {
     /// Make a box known and print the environment for its agent.
-    Create { name: BoxName, #[arg(long)] region: Region },
+    Create {
+        name: BoxName,
+        #[arg(long)]
+        region: Region,
+    },
     /// List the boxes with what they can serve.
     List,
     /// Forget a box that is gone for good.
@@ -137,7 +145,10 @@ enum BoxCommand {
 #[derive(Debug, Subcommand)]
 enum KeysCommand {
     /// Make a root key. Consoles sign with the file; boxes accept the public half it prints.
-    Root { #[arg(long, value_name = "FILE")] out: PathBuf },
+    Root {
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+    },
     /// Make a key that the root certifies for one purpose. It cannot sign requests.
     Scoped {
         #[arg(long, value_name = "FILE")]

@@ -38,7 +38,9 @@ pub enum AdminError {
     Foreign { name: String },
     #[error("somebody else keeps changing {name}. try again.")]
     Contended { name: String },
-    #[error("it is not known whether the change to {name} was made ({cause}). look, then try again.")]
+    #[error(
+        "it is not known whether the change to {name} was made ({cause}). look, then try again."
+    )]
     Unknown { name: String, cause: Cause },
 }
 
@@ -253,10 +255,7 @@ fn decode<T: Serialize + DeserializeOwned>(name: &str, head: &Head) -> Result<T,
     records::decode(&head.content).map_err(|_| AdminError::Foreign { name: name.into() })
 }
 
-fn member_of<'a>(
-    record: &'a mut AccountRecord,
-    email: &str,
-) -> Result<&'a mut Member, AdminError> {
+fn member_of<'a>(record: &'a mut AccountRecord, email: &str) -> Result<&'a mut Member, AdminError> {
     record
         .members
         .iter_mut()

@@ -1,7 +1,5 @@
 //! `carlos apps` and `carlos instances`.
 
-use serde::Serialize;
-
 use super::choose;
 use crate::args;
 use crate::client::Client;
@@ -11,7 +9,7 @@ use crate::out;
 pub(super) async fn apps(args: &args::Apps, client: &Client) -> Result<(), Failure> {
     let answer = client.apps().await?;
     if args.json {
-        return json(&answer);
+        return out::json(&answer);
     }
     out::lines(answer.apps.iter().map(|entry| format!("{}/{}", entry.account, entry.app)))
 }
@@ -20,14 +18,9 @@ pub(super) async fn instances(args: &args::Instances, client: &Client) -> Result
     let (account, app) = choose::app(client, &args.app).await?;
     let answer = client.instances(&account, &app).await?;
     if args.json {
-        return json(&answer);
+        return out::json(&answer);
     }
     let line =
         |i: &carlos_protocol::api::Instance| format!("{}\t{}\t{}", i.host, i.region, i.class);
     out::lines(answer.instances.iter().map(line))
-}
-
-fn json(answer: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string(answer).expect("an answer that was parsed serialises");
-    out::lines([text])
 }

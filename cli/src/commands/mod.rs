@@ -3,20 +3,66 @@
 mod account;
 mod choose;
 mod listing;
-mod query;
-mod reading;
+pub(crate) mod query;
+pub(crate) mod reading;
 mod replica;
+pub(crate) mod services;
 mod sql;
 
-use carlos_bucket::Context;
+use std::process::ExitCode;
 
-use crate::args::{Command, Db, Replica};
+use carlos_bucket::Context;
+use carlos_protocol::copy;
+
+use crate::args::{Command, Db, Replica, System};
 use crate::client::Client;
 use crate::config::Config;
+use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::out;
+use crate::stack::{demo, dev};
 
-/// Runs one client command to its end.
-pub async fn run(command: Command, context: Context) -> Result<(), Failure> {
+/// Runs one command to its end and says on stderr why it failed, if it did.
+#[must_use]
+pub fn run(command: Command) -> ExitCode {
+    let ended = match command {
+        Command::System { command: System::DbWorker { args } } => return services::db_worker(args),
+        command => run_in_runtime(command),
+    };
+    let Err(failure) = ended else { return ExitCode::from(Exit::Done.code()) };
+    out::say(&failure.text());
+    ExitCode::from(failure.exit.code())
+}
+
+fn run_in_runtime(command: Command) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::unexpected("could not start.").because(error))?;
+    let ended = runtime.block_on(dispatch(command, Context::system()));
+    // A write to a pager that no longer reads would hold the process; Ctrl-C ends it all the same.
+    runtime.shutdown_background();
+    ended
+}
+
+/// Services are told of Ctrl-C and end in order; everything else is dropped where it is.
+async fn dispatch(command: Command, context: Context) -> Result<(), Failure> {
+    match command {
+        Command::Agent => services::agent(context, interrupted()).await,
+        Command::Console => services::console(context, interrupted()).await,
+        Command::Dev(dev) => dev::run(dev, context, interrupted()).await,
+        command => tokio::select! {
+            biased;
+            () = interrupted() => Err(copy::stopped().into()),
+            ended = for_people(command, context) => ended,
+        },
+    }
+}
+
+/// Dropping one of these closes its connections, which the other side takes as the end
+/// (db-forward §5.5).
+async fn for_people(command: Command, context: Context) -> Result<(), Failure> {
     match command {
         Command::Login(args) => account::login(&args, context).await,
         Command::Logout => account::logout(),
@@ -27,9 +73,36 @@ pub async fn run(command: Command, context: Context) -> Result<(), Failure> {
         Command::Replica { command: Replica::Restore(args) } => {
             replica::restore(args, context).await
         }
+        Command::Admin(admin) => crate::admin::run(admin, context).await,
+        Command::Demo(demo) => demo::run(demo, context).await,
+        Command::Agent | Command::Console | Command::Dev(_) | Command::System { .. } => {
+            unreachable!("services are dispatched before")
+        }
+    }
+}
+
+/// Ends when the process is asked to stop: Ctrl-C, or SIGTERM where there is one.
+async fn interrupted() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => {}
+            }
+            return;
+        }
+    }
+    // Without signals there is nothing to wait for: the system ends the process itself.
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
     }
 }
 
 fn client(context: Context) -> Result<Client, Failure> {
     Client::new(Config::from_env()?.login()?, context)
 }
+
+/// One for the network and one for whatever blocks: what keeps a service busy is its store.
+const WORKERS: usize = 2;

@@ -47,13 +47,13 @@ async fn read(args: Query, at: At, context: &Context) -> Result<(Host, Verified)
     let place = choose::place(&client, &args.app, args.instance.as_deref()).await?;
     let region = &client.list_door(&place, OP_QUERY).await?;
     let sql = sql::as_json_text(sql).ok_or_else(|| copy::not_sendable(region))?;
-    let reading = Reading { client: &client, context, place: &place, region };
+    let reading = Reading { client: &client, context, place: &place, region, watch: &|_| () };
     let verified = reading.run(sql, at).await?;
     Ok((place.host, verified))
 }
 
 /// Prints on a thread of its own, so that Ctrl-C still works while a pager holds the rows back.
-async fn print(rows: Vec<u8>, format: Format, context: &Context) -> Result<(), Failure> {
+pub(crate) async fn print(rows: Vec<u8>, format: Format, context: &Context) -> Result<(), Failure> {
     let printing =
         context.spawn_blocking(move || out::data(|stdout| render(format, &rows, stdout)));
     printing.await.expect("printing does not panic")

@@ -8,6 +8,7 @@ use carlos_protocol::api::ReadBody;
 use carlos_protocol::copy;
 use carlos_protocol::ids::Region;
 use carlos_protocol::limits::{CLIENT_TIME, PICKUP_WINDOW};
+use carlos_protocol::lines::Line;
 use carlos_protocol::request::OP_QUERY;
 use carlos_protocol::result::{ReadResult, State};
 use carlos_protocol::seal::ReplyKey;
@@ -19,11 +20,13 @@ use crate::failure::Failure;
 use crate::out;
 
 /// Everything one read needs to know.
-pub(super) struct Reading<'a> {
-    pub(super) client: &'a Client,
-    pub(super) context: &'a Context,
-    pub(super) place: &'a Place,
-    pub(super) region: &'a Region,
+pub(crate) struct Reading<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) context: &'a Context,
+    pub(crate) place: &'a Place,
+    pub(crate) region: &'a Region,
+    /// Sees each line of the response as it comes.
+    pub(crate) watch: &'a (dyn Fn(&Line) + Sync),
 }
 
 impl Reading<'_> {
@@ -31,7 +34,7 @@ impl Reading<'_> {
     ///
     /// # Errors
     /// Everything but a done and verified read, as its sentence.
-    pub(super) async fn run(&self, sql: String, at: At) -> Result<Verified, Failure> {
+    pub(crate) async fn run(&self, sql: String, at: At) -> Result<Verified, Failure> {
         let key = ReplyKey::generate(&mut Draw(self.context));
         let body = ReadBody { op: OP_QUERY.to_owned(), sql, at, reply_key: key.public() };
         let _waiting = out::Waiting::start(copy::reading(&self.place.host, self.region).as_str());
@@ -62,6 +65,7 @@ impl Reading<'_> {
                 Ok(None) | Err(LinesError::Cut) => return Err(self.ended(&answer, opened)),
                 Err(LinesError::Garbage) => return Err(self.bad_answer()),
             };
+            (self.watch)(&line);
             match answer.take(line) {
                 Ok(Some(result)) => return Ok((answer, result)),
                 Ok(None) => {}

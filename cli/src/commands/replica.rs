@@ -5,7 +5,6 @@ use carlos_protocol::copy::Bytes;
 use carlos_protocol::time::Millis;
 use carlos_replica::cmd::{self, CmdError, FileReport, PlanReport, RestoreReport};
 use carlos_replica::{PlanError, ReadError, RestoreError, RestoreFailure, RestoreOptions};
-use serde::Serialize;
 
 use crate::args::{ReplicaPlan, ReplicaRestore};
 use crate::exit::Exit;
@@ -26,7 +25,7 @@ pub(super) async fn restore(args: ReplicaRestore, context: Context) -> Result<()
     let restored = cmd::restore(&args.url, &args.out, at_ms, OPTIONS).await;
     let report = restored.map_err(failure)?;
     if args.json {
-        json(&report)?;
+        out::json(&report)?;
     } else {
         out::say(&summary(&args.out.display().to_string(), &report));
     }
@@ -36,7 +35,7 @@ pub(super) async fn restore(args: ReplicaRestore, context: Context) -> Result<()
 
 fn print_plan(report: &PlanReport, as_json: bool) -> Result<(), Failure> {
     if as_json {
-        return json(report);
+        return out::json(report);
     }
     let line = |file: &FileReport| format!("{}\t{}\t{}", file.level, file.name, file.size);
     out::lines(report.files.iter().map(line))?;
@@ -48,11 +47,6 @@ fn print_plan(report: &PlanReport, as_json: bool) -> Result<(), Failure> {
 fn summary(out: &str, report: &RestoreReport) -> String {
     let (bytes, time) = (Bytes(report.bytes), time(report.time_ms));
     format!("{out} holds transaction {} of {time}, {bytes}.", report.txid)
-}
-
-fn json(report: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string(report).expect("numbers and text always serialise");
-    out::lines([text])
 }
 
 fn note(note: Option<&str>) {

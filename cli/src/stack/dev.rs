@@ -8,6 +8,7 @@ use carlos_protocol::ids::Region;
 use clap::Args;
 
 use super::{Options, Stack, StackError, own_worker};
+use crate::commands::services;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::out;
@@ -43,6 +44,7 @@ pub(crate) async fn run(
     context: Context,
     interrupted: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
+    services::log_to_stderr("warn");
     let options = options(dev)?;
     let starting = Stack::start(options, context);
     tokio::pin!(interrupted);

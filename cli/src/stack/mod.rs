@@ -168,24 +168,14 @@ impl Parts {
         let address = self.options.listen;
         let url = self.start_console(address, &tasks, &shutdown).await?;
         let Self { home, context, options, deployment, token, app, host, replicator, .. } = self;
-        let expiring = expire::expire(deployment.clone(), context.clone(), &RULES, shutdown.clone());
+        let expiring =
+            expire::expire(deployment.clone(), context.clone(), &RULES, shutdown.clone());
         drop(context.spawn(tasks.track_future(expiring)));
         drop(context.spawn(tasks.track_future(replicator.follow(shutdown.clone()))));
         let region = options.regions.last().expect("checked before").clone();
         until_ready(&deployment, &context, &region).await?;
         let account = account();
-        Ok(Stack {
-            url,
-            token,
-            account,
-            app,
-            host,
-            region,
-            context,
-            shutdown,
-            tasks,
-            _home: home,
-        })
+        Ok(Stack { url, token, account, app, host, region, context, shutdown, tasks, _home: home })
     }
 
     fn start_agent(
@@ -197,8 +187,7 @@ impl Parts {
         let name = box_of(region);
         let context = self.context.node(name.as_str());
         let scratch = self.home.scratch(region)?;
-        let replicas =
-            StoreReplicas::new(self.home.data(region)?, "", Resolution::Full);
+        let replicas = StoreReplicas::new(self.home.data(region)?, "", Resolution::Full);
         let workers =
             ChildWorkerHost::new(context.clone(), self.options.worker.clone(), scratch.clone());
         let ports = Ports::new(
@@ -209,8 +198,7 @@ impl Parts {
         );
         let roots = RootKeys::from_iter([self.key.public()]);
         let mut config = AgentConfig::new(name, region.clone(), roots);
-        config.floors =
-            DiskFloors { reserve: DEV_FLOOR, keep_bytes: DEV_FLOOR, keep_percent: 0 };
+        config.floors = DiskFloors { reserve: DEV_FLOOR, keep_bytes: DEV_FLOOR, keep_percent: 0 };
         let agent = carlos_box_agent::run(config, ports, shutdown.clone());
         drop(context.spawn(tasks.track_future(async move {
             if let Err(error) = agent.await {
@@ -321,9 +309,7 @@ async fn until_ready(
     let operator = Operator::new(Bucket::new(deployment.clone(), context.clone()));
     let started = context.now_unix();
     let serves = |status: &Status| {
-        status.time_unix >= started
-            && status.region == *region
-            && status.serves(DB_READ_CAPABILITY)
+        status.time_unix >= started && status.region == *region && status.serves(DB_READ_CAPABILITY)
     };
     let ready = async {
         loop {

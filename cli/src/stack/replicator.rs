@@ -142,8 +142,7 @@ mod tests {
         assert_eq!(count(store.clone(), dir.path(), "first").await, 2);
         drop(replicator);
         db.execute("INSERT INTO t VALUES (3)", []).unwrap();
-        let mut again =
-            Replicator::open(&path, store.clone(), "a", copy, context).await.unwrap();
+        let mut again = Replicator::open(&path, store.clone(), "a", copy, context).await.unwrap();
         again.sync().await.unwrap();
         assert_eq!(count(store, dir.path(), "second").await, 3);
     }
