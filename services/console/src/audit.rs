@@ -39,7 +39,7 @@ fn detail(order: &Order) -> String {
     let digest = Digest::of(order.sql.as_bytes()).prefix();
     let message = match &order.at {
         At::Newest => copy::audit_query(region, length, &digest),
-        at => copy::audit_query_at(region, &at.to_string(), length, &digest),
+        at => copy::audit_query_at(region, at, length, &digest),
     };
     message.to_string()
 }

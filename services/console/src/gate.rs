@@ -25,7 +25,7 @@ pub(crate) struct Person {
 
 /// An instance that this person may read, as far as the record goes.
 pub(crate) struct Door {
-    pub(crate) record: HostRecord,
+    pub(crate) record: Arc<HostRecord>,
     signer: Option<Arc<KeyFile>>,
 }
 
@@ -36,10 +36,10 @@ impl Door {
     /// what the record says.
     pub(crate) fn check_forwarding(&self) -> Result<Arc<KeyFile>, Refusal> {
         let Some(signer) = &self.signer else {
-            return Err(Refusal::Residency(self.record.clone()));
+            return Err(Refusal::Residency(Arc::clone(&self.record)));
         };
         match self.record.moving {
-            Some(_) => Err(Refusal::Moving(self.record.clone())),
+            Some(_) => Err(Refusal::Moving(Arc::clone(&self.record))),
             None => Ok(Arc::clone(signer)),
         }
     }
@@ -105,6 +105,7 @@ impl Console {
         let app = App::parse(&app).map_err(|_| Refusal::NotFound)?;
         let host = Host::parse(&host).map_err(|_| Refusal::NotFound)?;
         let record = self.records.host(&host).await?.ok_or(Refusal::NotFound)?;
+        let record = Arc::new(record);
         if record.account != account || record.app != app || record.deleted {
             return Err(Refusal::NotFound);
         }

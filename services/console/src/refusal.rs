@@ -1,6 +1,6 @@
 //! Every answer that is not a success: its status, its sentence, nothing else.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     http::{HeaderValue, StatusCode, header},
@@ -31,20 +31,20 @@ pub(crate) enum Refusal {
     BodyTooSlow,
     /// The token's requests of this minute are spent; the next minute begins after this.
     Budget(Duration),
-    Class(ClassRefusal, HostRecord),
+    Class(ClassRefusal, Arc<HostRecord>),
     /// A compressed body: nothing here inflates what strangers send (fault 24).
     Encoded,
     /// Not served here, and this is how it can be (db-forward §5.5 step 1).
-    Forward(HostRecord),
-    Moving(HostRecord),
-    NoneCapable(HostRecord),
-    NoneLive(HostRecord),
+    Forward(Arc<HostRecord>),
+    Moving(Arc<HostRecord>),
+    NoneCapable(Arc<HostRecord>),
+    NoneLive(Arc<HostRecord>),
     NotFound,
     /// The audit row could not be written, so there is no read (db-forward §9.3).
     NotRecorded,
-    Residency(HostRecord),
+    Residency(Arc<HostRecord>),
     ServiceToken,
-    Statement(StatementError, HostRecord),
+    Statement(StatementError, Arc<HostRecord>),
     TooManyOpen,
     Unauthenticated,
     UnknownOp(String),

@@ -1,13 +1,15 @@
 //! Forwarded reads over real HTTP; the test plays the box by writing its objects.
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::panic)]
 
 mod common;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
+use carlos_bucket::{WriteOnceGuard, file_url, open_store};
 use carlos_console::ConsoleConfig;
 use carlos_protocol::{ids::Digest, keys::Key, limits::CHUNK_BYTES, seal::SEAL_OVERHEAD};
-use common::{EMAIL, End, Open, Rig, SQL, configured, quick, read_body, record, rig};
+use common::{EMAIL, End, Open, Rig, SQL, configured, quick, read_body, record, rig, rig_with};
+use object_store::memory::InMemory;
 use serde_json::Value;
 
 #[tokio::test]
@@ -140,7 +142,8 @@ async fn t15_clients_that_leave_after_pickup_free_their_counts() {
 
 #[tokio::test]
 async fn t16_what_a_box_writes_after_the_end_changes_nothing() {
-    let rig = rig().await;
+    let (store, guard) = WriteOnceGuard::wrap(Arc::new(InMemory::new()));
+    let rig = rig_with(store, |config| config).await;
     let mut open = rig.open().await;
     let id = open.admitted().await;
     drop(open);
@@ -153,6 +156,23 @@ async fn t16_what_a_box_writes_after_the_end_changes_nothing() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(rig.keys(&format!("db-reads/{id}")).await, own);
     assert_eq!(rig.keys("activity").await, before);
+    assert_eq!(guard.violations(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_directory_is_a_bucket_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_store(&file_url(folder.path())).unwrap();
+    let rig = rig_with(store, |config| config).await;
+    let mut open = rig.open().await;
+    let id = open.admitted().await;
+    rig.pick(id).await;
+    rig.write(&Key::Chunk(id, 1), vec![7; SEAL_OVERHEAD]).await;
+    rig.finish(id, 1).await;
+    assert_eq!(open.news().await.unwrap()["picked"], "box-uk");
+    assert_eq!(open.news().await.unwrap()["chunk"], 1);
+    assert_eq!(open.news().await.unwrap()["result"]["state"], "done");
+    assert_eq!(open.end().await, End::Whole);
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ use crate::audit;
 
 /// What a person asked for, after every check.
 pub(crate) struct Order {
-    pub(crate) record: HostRecord,
+    pub(crate) record: Arc<HostRecord>,
     pub(crate) sql: String,
     pub(crate) at: At,
     pub(crate) reply_key: ReplyPublic,
@@ -119,7 +119,7 @@ impl Opening {
             op: OP_QUERY.into(),
             sql: sql.clone(),
             at: *at,
-            reply_key: reply_key.clone(),
+            reply_key: *reply_key,
             by: by.clone(),
             issued_at,
         });

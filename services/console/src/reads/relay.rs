@@ -1,6 +1,6 @@
 //! What a box writes becomes response lines (db-forward §5.5 steps 6 and 7).
 
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 use bytes::Bytes;
 use carlos_bucket::{Bucket, Listed, Purpose, ReadError};
@@ -14,7 +14,13 @@ use carlos_protocol::{
     seal::SEAL_OVERHEAD,
 };
 
+use futures::{StreamExt, stream};
+
 use super::pace::{Ending, Pace};
+
+/// Chunks fetched at once: 64 MiB then leave in seconds from a store that answers in tens of
+/// milliseconds, and a read holds a megabyte more.
+const CHUNKS_AHEAD: usize = 4;
 
 /// Follows one admitted read to its end.
 pub(crate) struct Relay {
@@ -102,37 +108,50 @@ impl Relay {
     /// Writes every listed chunk that is next in order, up to `last` once the result names it.
     async fn chunks(&mut self, last: Option<u64>) -> Result<(), Ending> {
         let listed = self.pace.attend(self.output.list(self.next - 1)).await?;
-        for (seq, size) in quiet(listed.map(Some)).unwrap_or_default() {
-            if seq != self.next || last.is_some_and(|last| seq > last) {
-                return Ok(());
-            }
-            self.check_size(size)?;
-            let found =
-                self.pace.attend(self.output.object(&Key::Chunk(self.output.id, seq))).await?;
+        let ready = self.in_order(quiet(listed.map(Some)).unwrap_or_default(), last)?;
+        let chunks = ready.map(|seq| self.output.chunk(seq));
+        let mut chunks = stream::iter(chunks).buffered(CHUNKS_AHEAD);
+        while let Some(found) = self.pace.attend(chunks.next()).await? {
+            // Listed and not there is a store that lags; the next look finds it.
             let Some(data) = quiet(found) else { return Ok(()) };
-            self.check_size(data.len() as u64)?;
-            self.bytes += data.len() as u64 - SEAL_OVERHEAD as u64;
-            self.next += 1;
+            self.bytes += rows_in(data.len() as u64).ok_or(Ending::Malformed)?;
             self.pace.enter_phase(Phase::Streaming);
-            self.pace.send(&Line::Chunk { seq, data: data.into() }).await?;
+            self.pace.send(&Line::Chunk { seq: self.next, data: data.into() }).await?;
+            self.next += 1;
         }
         Ok(())
     }
 
-    /// A chunk is at least its seal and at most a chunk, and all together are at most the output
-    /// cap; anything else was not written by a box that keeps the protocol.
-    fn check_size(&self, size: u64) -> Result<(), Ending> {
-        let overhead = SEAL_OVERHEAD as u64;
-        let fits = (overhead..=overhead + limits::CHUNK_BYTES as u64).contains(&size)
-            && self.bytes + (size - overhead) <= limits::OUTPUT_BYTES;
-        match fits {
-            true => Ok(()),
-            false => Err(self.output.malformed("out", &format_args!("{size} bytes in one chunk"))),
+    /// The listed chunks that come next without a gap. A chunk is at least its seal and at most a
+    /// chunk, and all together are at most the output cap; anything else was not written by a box
+    /// that keeps the protocol, and none of it is fetched.
+    fn in_order(
+        &self,
+        listed: Vec<(u64, u64)>,
+        last: Option<u64>,
+    ) -> Result<RangeInclusive<u64>, Ending> {
+        let (mut end, mut bytes) = (self.next - 1, self.bytes);
+        for (seq, size) in listed {
+            if seq != end + 1 || last.is_some_and(|last| seq > last) {
+                break;
+            }
+            let rows = rows_in(size).filter(|rows| bytes + rows <= limits::OUTPUT_BYTES);
+            let Some(rows) = rows else {
+                let why = format_args!("chunk {seq}: {size} bytes");
+                return Err(self.output.malformed("out", &why));
+            };
+            bytes += rows;
+            end = seq;
         }
+        Ok(self.next..=end)
     }
 }
 
 impl Output {
+    async fn chunk(&self, seq: u64) -> Result<Option<Bytes>, ReadError> {
+        self.object(&Key::Chunk(self.id, seq)).await
+    }
+
     async fn object(&self, key: &Key) -> Result<Option<Bytes>, ReadError> {
         self.bucket.get(&key.to_string(), Purpose::Claim).await
     }
@@ -142,7 +161,7 @@ impl Output {
         let after = Key::Chunk(self.id, after).to_string();
         let prefix = keys::out_prefix(&self.id);
         let listed = self.bucket.list(&prefix, Some(&after), Purpose::Claim).await?;
-        Ok(listed.iter().filter_map(chunk).collect())
+        Ok(listed.iter().filter_map(numbered).collect())
     }
 
     fn malformed(&self, object: &str, why: &dyn std::fmt::Display) -> Ending {
@@ -151,7 +170,12 @@ impl Output {
     }
 }
 
-fn chunk(listed: &Listed) -> Option<(u64, u64)> {
+/// The rows in a sealed chunk of this size, or `None` for a size that no chunk has.
+fn rows_in(sealed: u64) -> Option<u64> {
+    sealed.checked_sub(SEAL_OVERHEAD as u64).filter(|rows| *rows <= limits::CHUNK_BYTES as u64)
+}
+
+fn numbered(listed: &Listed) -> Option<(u64, u64)> {
     match Key::parse(&listed.key) {
         Ok(Key::Chunk(_, seq)) => Some((seq, listed.size)),
         _ => None,

@@ -3,7 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use carlos_bucket::{Bucket, Context, Purpose};
+use carlos_bucket::{
+    Bucket, Context, Purpose,
+    hook::{HookStore, Side},
+    layer::Op,
+};
 use carlos_protocol::{
     ids::{BootId, BoxName, Nonce, ReadId},
     keys::Key,
@@ -14,7 +18,7 @@ use carlos_protocol::{
     time::Seconds,
 };
 use futures::StreamExt;
-use object_store::memory::InMemory;
+use object_store::{ObjectStore, memory::InMemory};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -37,8 +41,12 @@ struct Rig {
 }
 
 fn rig() -> Rig {
+    rig_over(Arc::new(InMemory::new()))
+}
+
+fn rig_over(store: Arc<dyn ObjectStore>) -> Rig {
     let context = Context::simulated(1, START * 1_000);
-    let bucket = Bucket::new(Arc::new(InMemory::new()), context.clone());
+    let bucket = Bucket::new(store, context.clone());
     let id = ReadId::mint(&mut context.entropy());
     let shutdown = CancellationToken::new();
     let admitted = Admission::new(1, 1).admit("a@example.com").unwrap();
@@ -159,6 +167,46 @@ async fn a_result_whose_chunks_never_come_ends_without_it() {
     rig.finish(1).await;
     rig.news().await;
     rig.ends(Ending::Overdue, false).await;
+}
+
+/// The box commits its last chunk and its result while the console is at `op` on `part`; answers
+/// how long the console then takes to say so.
+async fn overtaken(side: Side, op: Op, part: &str) -> Duration {
+    let inner: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let (store, hooks) = HookStore::wrap(Arc::clone(&inner));
+    let mut rig = rig_over(store);
+    rig.pick(START + 1_200).await;
+    rig.news().await;
+    let mut held = hooks.pause(side, op, part);
+    held.reached().await;
+    let committed = rig.context.monotonic();
+    rig.bucket = rig.bucket.beside(inner);
+    rig.chunk(1, SEAL_OVERHEAD).await;
+    rig.finish(1).await;
+    held.release();
+    assert_eq!(rig.news().await["chunk"], 1);
+    assert_eq!(rig.news().await["result"]["last_seq"], 1);
+    let took = rig.context.monotonic() - committed;
+    rig.ends(Ending::Answered, true).await;
+    took
+}
+
+#[tokio::test(start_paused = true)]
+async fn t18_a_result_that_overtakes_the_listing_waits_for_its_chunks() {
+    let looks = [(Op::Get, "result.json"), (Op::List, "/out")];
+    for (op, part) in looks {
+        for side in [Side::Before, Side::After] {
+            let took = overtaken(side, op, part).await;
+            assert!(took <= Duration::from_millis(1_100), "{side:?} {op:?}: {took:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t18_the_result_is_read_before_the_chunks_are_listed() {
+    // Committed just before the result is read: the listing after it misses nothing, so the answer
+    // is complete at once. A listing taken first would have missed the chunk.
+    assert_eq!(overtaken(Side::Before, Op::Get, "result.json").await, Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]

@@ -73,8 +73,7 @@ impl Server {
         stream: TcpStream,
         connection: Arc<Connection>,
     ) -> impl Future<Output = ()> + Send + use<> {
-        // Lines are small and each is worth a packet of its own (db-forward §5.5, codex 19).
-        let _ = stream.set_nodelay(true);
+        tune(&stream, self.timings.write_stall);
         let io = WriteStall::new(stream, self.context.clone(), self.timings.write_stall);
         let app = self.app.clone();
         let shutdown = self.shutdown.clone();
@@ -108,6 +107,21 @@ impl Server {
         connections.evict_all();
         let _ = self.context.timeout(ABORT_TIME, self.tasks.wait()).await;
     }
+}
+
+/// Best effort: without either a connection works, only later.
+fn tune(stream: &TcpStream, stall: Duration) {
+    // Lines are small and each is worth a packet of its own (db-forward §5.5, codex 19).
+    let _ = stream.set_nodelay(true);
+    // A peer that vanished without a word takes no wait line, but the kernel would try for a
+    // quarter of an hour before it says so.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::net::sockopt::set_tcp_user_timeout(
+        stream,
+        u32::try_from(stall.as_millis()).unwrap_or(u32::MAX),
+    );
+    #[cfg(not(target_os = "linux"))]
+    let _ = stall;
 }
 
 fn answer(
