@@ -107,9 +107,13 @@ pub fn fence(
     max_bytes: u64,
 ) -> Result<Fenced, StartError> {
     let scratch = Scratch::create(scratch_root).map_err(StartError::Scratch)?;
+    let life = Arc::new(Life::new(clock::monotonic));
+    // The first look finds the page that the kernel shares its clock on, through /proc, which is
+    // closed afterwards. Without that page every later look would be a system call.
+    let _ = life.now();
     let enclosed = sandbox::enclose(scratch.path(), max_bytes)?;
     let voice = connection.try_clone().map(Voice::new).map_err(StartError::Watcher)?;
-    let (life, voice) = (Arc::new(Life::new(clock::monotonic)), Arc::new(voice));
+    let voice = Arc::new(voice);
     let ending = ProcessEnd { voice: Arc::clone(&voice) };
     watcher::start(connection, Arc::clone(&life), ending).map_err(StartError::Watcher)?;
     let report = enclosed.seal()?;

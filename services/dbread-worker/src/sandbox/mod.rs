@@ -50,6 +50,9 @@ pub enum SandboxError {
     /// A thread that exists before Landlock would stay outside it.
     #[error("the process has {0} threads before its sandbox; it must have one")]
     AlreadyThreaded(u64),
+    /// A wall that every supported kernel has does not show as standing.
+    #[error("{0} is not in force")]
+    NotInForce(&'static str),
     /// The kernel refused one step.
     #[error("{step}: {cause}")]
     Step {
@@ -100,10 +103,16 @@ impl Enclosed {
     /// Puts the system call filter over every thread of the process, for good.
     ///
     /// # Errors
-    /// [`SandboxError::Filter`] when the kernel refuses it.
+    /// [`SandboxError::Filter`] when the kernel refuses it, [`SandboxError::NotInForce`] when the
+    /// kernel shows less than it was asked for.
     pub fn seal(self) -> Result<Report, SandboxError> {
         filter::apply_to_all_threads().map_err(SandboxError::Filter)?;
-        Ok(Report::new(&read_status(&self.status), self.view, self.landlock, self.dumpable))
+        let report =
+            Report::new(&read_status(&self.status), self.view, self.landlock, self.dumpable);
+        match report.missing() {
+            None => Ok(report),
+            Some(wall) => Err(SandboxError::NotInForce(wall)),
+        }
     }
 }
 
@@ -134,4 +143,21 @@ fn read_status(file: &File) -> Status {
 
 fn step(step: &'static str, cause: io::Error) -> SandboxError {
     SandboxError::Step { step, cause }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The act itself is tested in a process of its own: it is for good.
+    #[test]
+    fn a_process_with_a_second_thread_is_not_enclosed() {
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let second = std::thread::spawn(move || ended.recv());
+        let dir = tempfile::tempdir().unwrap();
+        let refusal = enclose(dir.path(), 1 << 20).unwrap_err();
+        assert!(matches!(refusal, SandboxError::AlreadyThreaded(2..)), "{refusal}");
+        drop(end);
+        second.join().unwrap().unwrap_err();
+    }
 }

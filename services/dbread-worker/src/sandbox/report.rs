@@ -67,6 +67,18 @@ impl Report {
             threads: status.threads,
         }
     }
+
+    /// The first wall that every supported kernel can put up and that does not stand. Landlock is
+    /// not among them, and neither is what the unit around the process gives: the peer decides.
+    pub(super) fn missing(&self) -> Option<&'static str> {
+        [
+            ("no_new_privs", self.no_new_privs),
+            ("the system call filter", self.seccomp),
+            ("non-dumpability", self.non_dumpable),
+        ]
+        .into_iter()
+        .find_map(|(wall, stands)| (!stands).then_some(wall))
+    }
 }
 
 /// The lines of /proc/self/status that count here; a missing one reads as 0.
@@ -138,6 +150,20 @@ mod tests {
             Status::parse("Threads:\t2\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n");
         assert_eq!((status.threads, status.no_new_privs, status.seccomp), (2, 1, 2));
         assert_eq!(Status::parse("Seccomp_filters:\t2\n").seccomp, 0);
+    }
+
+    #[test]
+    fn a_wall_that_does_not_stand_is_named() {
+        let landlock = Landlocked { level: Level::None, abi: 0 };
+        let view =
+            View { only_loopback: false, data_empty: false, config_unreadable: false, uid: 1 };
+        let standing = Status { no_new_privs: 1, seccomp: 2, threads: 2 };
+        assert_eq!(Report::new(&standing, view, landlock, false).missing(), None);
+        let dumpable = Report::new(&standing, view, landlock, true);
+        assert_eq!(dumpable.missing(), Some("non-dumpability"));
+        let strict = Status { seccomp: 1, ..standing };
+        let strict = Report::new(&strict, view, landlock, false);
+        assert_eq!(strict.missing(), Some("the system call filter"));
     }
 
     #[test]

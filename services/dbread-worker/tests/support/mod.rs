@@ -1,6 +1,7 @@
 //! A replica of one small database, and a worker process to send it to.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use std::io::ErrorKind;
 use std::io::Read;
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -167,7 +168,8 @@ impl Worker {
             match self.connection.as_ref().unwrap().read(&mut buffer) {
                 Ok(0) => return None,
                 Ok(len) => self.decoder.feed(&buffer[..len]),
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => panic!("the worker is silent: {error}"),
             }
         }
