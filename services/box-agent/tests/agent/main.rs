@@ -1,0 +1,11 @@
+//! The agent's loop on virtual time, over a real bucket in memory. The worker is a unit stand-in
+//! (see `workers`); everything else is the code of production.
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+mod bracket;
+mod election;
+mod life;
+mod reads;
+mod support;
+mod workers;
