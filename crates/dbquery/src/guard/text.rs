@@ -18,7 +18,7 @@ pub fn check_query_sql(sql: &str) -> Result<(), Refusal> {
     if sql.contains('\u{fffd}') {
         return Err(Refusal::NotText);
     }
-    let statement = skip_blank(sql, true);
+    let statement = skip_blank(sql);
     if statement.is_empty() {
         return Err(Refusal::Empty);
     }
@@ -38,7 +38,7 @@ pub fn check_query_bytes(sql: &[u8]) -> Result<&str, Refusal> {
 }
 
 /// Verbs that no reading statement begins with.
-const VERBS: [&str; 19] = [
+const VERBS: [&str; 18] = [
     "ALTER",
     "ANALYZE",
     "ATTACH",
@@ -56,7 +56,6 @@ const VERBS: [&str; 19] = [
     "ROLLBACK",
     "SAVEPOINT",
     "UPDATE",
-    "UPSERT",
     "VACUUM",
 ];
 
@@ -88,15 +87,14 @@ fn check_one_statement(statement: &str) -> Result<(), Refusal> {
         }
         rest = &rest[token_len(rest)..];
     }
-    if skip_blank(rest, true).is_empty() { Ok(()) } else { Err(Refusal::TwoStatements) }
+    if skip_blank(rest).is_empty() { Ok(()) } else { Err(Refusal::TwoStatements) }
 }
 
-/// The text after white space and comments, and after semicolons when asked.
-fn skip_blank(sql: &str, semicolons: bool) -> &str {
+/// The text after white space, comments and semicolons.
+fn skip_blank(sql: &str) -> &str {
     let mut rest = sql;
     while let Some(first) = rest.bytes().next() {
-        let blank = matches!(first, b' ' | b'\t' | b'\n' | b'\x0c' | b'\r')
-            || (semicolons && first == b';')
+        let blank = matches!(first, b' ' | b'\t' | b'\n' | b'\x0c' | b'\r' | b';')
             || rest.starts_with("--")
             || rest.starts_with("/*")
             // SQLite takes a byte order mark for white space.

@@ -1,15 +1,16 @@
 //! Columns under each other, for a terminal.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthStr;
 
-use super::escape::show;
+use super::escape::{show, stream};
 use super::{RenderError, odd_real};
 use crate::real::format_real;
 use crate::rows::{Reader, Value};
 
-/// Goes over the rows twice, once for the widths: memory stays at one cell.
+/// Goes over the rows twice, once for the widths: memory stays at one short cell.
 pub(super) fn render(reader: Reader<'_>, out: &mut impl Write) -> Result<u64, RenderError> {
     let mut columns: Vec<Column> =
         reader.columns().iter().map(|name| Column::named(name)).collect();
@@ -35,7 +36,7 @@ struct Column {
 impl Column {
     fn named(name: &str) -> Self {
         let mut shown = String::new();
-        show(name.as_bytes(), &mut shown);
+        show_value(&Value::Text(name.as_bytes()), &mut shown);
         let width = shown.width().min(MAX_WIDTH);
         Self { name: shown, width, numeric: true }
     }
@@ -46,31 +47,34 @@ fn measure(mut reader: Reader<'_>, columns: &mut [Column]) -> Result<(), RenderE
     while reader.read_row(&mut row)? {
         for (column, value) in columns.iter_mut().zip(&row) {
             column.numeric &= !matches!(value, Value::Text(_) | Value::Blob(_));
-            if column.width < MAX_WIDTH {
-                let width = cell_width(value, &mut cell);
-                column.width = column.width.max(width.min(MAX_WIDTH));
+            if column.width == MAX_WIDTH {
+                continue;
             }
+            let width = if long_text(value).is_some() {
+                MAX_WIDTH
+            } else {
+                show_value(value, &mut cell);
+                cell.width().min(MAX_WIDTH)
+            };
+            column.width = column.width.max(width);
         }
     }
     Ok(())
 }
 
-/// A cell's width on the screen, or more than [`MAX_WIDTH`] for anything longer.
-fn cell_width(value: &Value<'_>, cell: &mut String) -> usize {
-    /// No text of this many bytes fits, whatever its characters: zero-width ones do not come in
-    /// such crowds outside of mischief.
+/// A text of so many bytes that it is wider than [`MAX_WIDTH`] whatever its characters:
+/// zero-width ones do not come in such crowds outside of mischief.
+fn long_text<'a>(value: &Value<'a>) -> Option<&'a [u8]> {
     const LONG: usize = 4 * 1024;
-    if matches!(value, Value::Text(text) if text.len() > LONG) {
-        return MAX_WIDTH + 1;
+    match value {
+        Value::Text(text) if text.len() > LONG => Some(text),
+        _ => None,
     }
-    show_value(value, cell);
-    cell.width()
 }
 
 fn write_head(columns: &[Column], out: &mut impl Write) -> io::Result<()> {
     for (index, column) in columns.iter().enumerate() {
-        let width = column.name.width();
-        write_cell(&column.name, width, column, is_last(index, columns), out)?;
+        write_cell(&column.name, column, is_last(index, columns), out)?;
     }
     out.write_all(b"\n")?;
     for (index, column) in columns.iter().enumerate() {
@@ -88,11 +92,14 @@ fn write_rows(
     let (mut row, mut cell) = (Vec::new(), String::new());
     while reader.read_row(&mut row)? {
         for (index, (column, value)) in columns.iter().zip(&row).enumerate() {
-            let width = cell_width(value, &mut cell);
-            if width > MAX_WIDTH {
-                show_value(value, &mut cell);
+            let last = is_last(index, columns);
+            if let Some(text) = long_text(value) {
+                stream(text, out)?;
+                out.write_all(if last { b"" } else { GAP.as_bytes() })?;
+                continue;
             }
-            write_cell(&cell, width, column, is_last(index, columns), out)?;
+            show_value(value, &mut cell);
+            write_cell(&cell, column, last, out)?;
         }
         out.write_all(b"\n")?;
     }
@@ -106,14 +113,8 @@ fn is_last(index: usize, columns: &[Column]) -> bool {
     index + 1 == columns.len()
 }
 
-fn write_cell(
-    cell: &str,
-    width: usize,
-    column: &Column,
-    last: bool,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    let pad = column.width.saturating_sub(width);
+fn write_cell(cell: &str, column: &Column, last: bool, out: &mut impl Write) -> io::Result<()> {
+    let pad = column.width.saturating_sub(cell.width());
     match (column.numeric, last) {
         (true, true) => write!(out, "{:pad$}{cell}", ""),
         (true, false) => write!(out, "{:pad$}{cell}{GAP}", ""),
@@ -123,28 +124,33 @@ fn write_cell(
     }
 }
 
+/// Puts a value's text into `cell`.
 fn show_value(value: &Value<'_>, cell: &mut String) {
     cell.clear();
+    write_value(value, cell).expect("a String takes all text");
+}
+
+fn write_value(value: &Value<'_>, cell: &mut impl fmt::Write) -> fmt::Result {
     match value {
-        Value::Null => cell.push_str("NULL"),
-        Value::Integer(integer) => cell.push_str(&integer.to_string()),
+        Value::Null => cell.write_str("NULL"),
+        Value::Integer(integer) => write!(cell, "{integer}"),
         Value::Real(real) => match format_real(*real) {
-            Some(text) => cell.push_str(&text),
-            None => cell.push_str(odd_real(*real)),
+            Some(text) => cell.write_str(&text),
+            None => cell.write_str(odd_real(*real)),
         },
         Value::Text(text) => show(text, cell),
-        Value::Blob(blob) => show_blob(blob, cell),
+        Value::Blob(blob) => write_blob(blob, cell),
     }
 }
 
-fn show_blob(blob: &[u8], cell: &mut String) {
+fn write_blob(blob: &[u8], cell: &mut impl fmt::Write) -> fmt::Result {
     let shown = &blob[..blob.len().min(SHOWN_BLOB_BYTES)];
-    cell.push_str("x'");
-    shown.iter().for_each(|byte| cell.push_str(&format!("{byte:02x}")));
+    cell.write_str("x'")?;
+    shown.iter().try_for_each(|byte| write!(cell, "{byte:02x}"))?;
     if shown.len() < blob.len() {
-        cell.push_str(&format!("...' ({} bytes)", blob.len()));
+        write!(cell, "...' ({} bytes)", blob.len())
     } else {
-        cell.push('\'');
+        cell.write_str("'")
     }
 }
 
