@@ -20,6 +20,9 @@ use crate::{
 /// Accounts one listing looks at: a person's own and those they help with.
 const MAX_ACCOUNTS: usize = 64;
 
+/// Apps one listing names; an answer of more is for no terminal.
+const MAX_APPS: usize = 1_000;
+
 /// Instances one listing names; an answer of more is for no terminal.
 const MAX_INSTANCES: usize = 1_000;
 
@@ -73,6 +76,7 @@ impl Console {
                 apps.extend(self.apps_of(&account).await?);
             }
         }
+        apps.truncate(MAX_APPS);
         Ok(api::Apps { apps })
     }
 

@@ -1,4 +1,5 @@
-//! The console as its own process, set up by its environment; see `carlos_console` for the rest.
+//! The console as its own process, set up by its environment: `CARLOS_BUCKET` (a URL, required),
+//! `CARLOS_LISTEN` (an address, loopback:8080 by default) and what `ConsoleConfig::from_env` reads.
 
 use std::{error::Error, net::SocketAddr};
 

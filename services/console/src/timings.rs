@@ -20,6 +20,8 @@ pub struct Timings {
     pub owner: Duration,
     /// What the console waits beyond the owner's deadline (§5.7).
     pub grace: Duration,
+    /// The longest any request is held, from `issued_at`: a client gives up a minute later (§5.7).
+    pub request: Duration,
     /// Between two looks for an owner. An idle box polls every 2 s, so half a second adds little.
     pub picked_poll: Duration,
     /// Between two looks for output: about once a second (§5.5 step 6).
@@ -43,6 +45,7 @@ impl Default for Timings {
             pickup: limits::CONSOLE_PICKUP_WAIT,
             owner: limits::OWNER_TIME,
             grace: limits::OWNER_GRACE,
+            request: limits::REQUEST_TIME,
             picked_poll: Duration::from_millis(500),
             output_poll: limits::CONSOLE_POLL,
             wait_line: limits::WAIT_LINE_EVERY,

@@ -103,7 +103,8 @@ impl Opening {
         let body = Bytes::from_static(CANCEL_BODY);
         let outcome = self.bucket.create(&key, body, Purpose::Within(allowed)).await;
         if !outcome.is_ours() {
-            tracing::warn!(id = %self.id, ?outcome, "the cancel could not be written");
+            let outcome = kind(&outcome);
+            tracing::warn!(id = %self.id, outcome, "the cancel could not be written");
         }
     }
 
@@ -157,6 +158,16 @@ fn settled(what: &'static str, id: ReadId, outcome: &Outcome) -> Result<(), NotO
     if outcome.is_ours() {
         return Ok(());
     }
-    tracing::warn!(%id, what, ?outcome, "a read was refused because a create is not ours");
+    let outcome = kind(outcome);
+    tracing::warn!(%id, what, outcome, "a read was refused because a create is not ours");
     Err(NotOpened::Unwritten(what))
+}
+
+/// The outcome for a log, without what is in a foreign object: it may be a statement.
+fn kind(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::TakenBy(_) => "taken".to_owned(),
+        Outcome::Unknown(cause) => format!("unknown: {cause}"),
+        Outcome::Created | Outcome::AlreadyMine => "ours".to_owned(),
+    }
 }

@@ -26,6 +26,7 @@ const CHUNKS_AHEAD: usize = 4;
 pub(crate) struct Relay {
     output: Output,
     pace: Pace,
+    issued: Duration,
     next: u64,
     bytes: u64,
 }
@@ -41,7 +42,7 @@ impl Relay {
     pub(crate) fn new(bucket: Bucket, id: ReadId, mut pace: Pace, issued: Duration) -> Self {
         let unpicked_at = issued + pace.timings.pickup;
         pace.enter(Phase::Queued, unpicked_at, Ending::Unpicked);
-        Self { output: Output { bucket, id }, pace, next: 1, bytes: 0 }
+        Self { output: Output { bucket, id }, pace, issued, next: 1, bytes: 0 }
     }
 
     /// Relays until the result line is written or the request ends, then ends the response.
@@ -79,7 +80,9 @@ impl Relay {
         let now = self.output.bucket.context().now_unix();
         let deadline = picked.clamped_deadline(now).unix();
         let stated = Duration::from_secs(deadline.saturating_sub(now));
-        self.pace.now() + stated.min(self.pace.timings.owner) + self.pace.timings.grace
+        let timings = &self.pace.timings;
+        let end = self.pace.now() + stated.min(timings.owner) + timings.grace;
+        end.min(self.issued + timings.request)
     }
 
     async fn stream(&mut self) -> Result<(), Ending> {

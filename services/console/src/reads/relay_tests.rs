@@ -256,6 +256,18 @@ async fn an_owners_deadline_is_clamped_both_ways() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_request_is_held_longer_than_twenty_two_minutes() {
+    let mut rig = rig();
+    let context = rig.context.clone();
+    while rig.seconds() < 105 {
+        rig.line().await.unwrap();
+    }
+    rig.pick(START + 3_600).await;
+    rig.ends(Ending::Overdue, false).await;
+    assert_eq!(context.now_unix() - START, 22 * 60);
+}
+
+#[tokio::test(start_paused = true)]
 async fn objects_outside_the_grammar_end_the_read() {
     let garbage = rig();
     garbage.write(Key::Picked(garbage.id), "{").await;
