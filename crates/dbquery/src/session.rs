@@ -210,3 +210,68 @@ pub(crate) fn bounded(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(MESSAGE_BYTES));
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn database(dir: &Path) -> PathBuf {
+        let file = dir.join("a ?#%25.db");
+        let conn = Connection::open(&file).unwrap();
+        conn.execute_batch("CREATE TABLE t(c); CREATE VIRTUAL TABLE area USING rtree(id, a, b)")
+            .unwrap();
+        file
+    }
+
+    fn open(file: &Path) -> Session {
+        let stop = Stop::new(|| Duration::ZERO);
+        Session::open(file, &Limits::default(), &stop).unwrap()
+    }
+
+    /// The authorizer is not all there is: each layer below it refuses on its own.
+    #[test]
+    fn without_the_authorizer_nothing_is_written_either() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = database(dir.path());
+        let before = std::fs::read(&file).unwrap();
+        let mut session = open(&file);
+        session.conn.authorizer(None::<fn(rusqlite::hooks::AuthContext<'_>) -> _>).unwrap();
+        let target = dir.path().join("new.db").display().to_string();
+        for (sql, refused) in [
+            ("ATTACH ':memory:' AS n".to_owned(), "too many attached databases - max 0"),
+            (format!("ATTACH '{target}' AS n"), "too many attached databases - max 0"),
+            (format!("VACUUM INTO '{target}'"), "too many attached databases - max 0"),
+            ("DELETE FROM area_node".to_owned(), "table area_node may not be modified"),
+            ("CREATE TEMP TABLE x(a)".to_owned(), "attempt to write a readonly database"),
+            ("DELETE FROM t".to_owned(), "attempt to write a readonly database"),
+            ("SELECT load_extension('x')".to_owned(), "not authorized"),
+            ("SELECT fts3_tokenizer('simple', x'00')".to_owned(), "fts3tokenize disabled"),
+        ] {
+            let error = session.conn.execute_batch(&sql).unwrap_err();
+            assert_eq!(text_of(&error), refused, "{sql}");
+        }
+        session.conn.execute_batch("PRAGMA query_only = OFF").unwrap();
+        let error = session.conn.execute_batch("DELETE FROM t").unwrap_err();
+        assert_eq!(text_of(&error), "attempt to write a readonly database");
+        assert_eq!(std::fs::read(&file).unwrap(), before);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "no other file appears");
+    }
+
+    #[test]
+    fn a_path_is_a_path_and_never_a_parameter() {
+        assert_eq!(
+            uri(Path::new("/a b?mode=rw#%41")),
+            "file:///a%20b%3fmode%3drw%23%2541?mode=ro&immutable=1"
+        );
+        assert_eq!(uri(Path::new("//x/y")), "file:////x/y?mode=ro&immutable=1");
+        assert_eq!(uri(Path::new("x.db")), "file:x.db?mode=ro&immutable=1");
+    }
+
+    #[test]
+    fn messages_are_cut_at_a_character() {
+        let text = bounded("\u{e9}".repeat(MESSAGE_BYTES));
+        assert!(text.len() <= MESSAGE_BYTES && text.ends_with('\u{e9}'));
+    }
+}
