@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use carlos_box_agent::{AgentConfig, ChildWorkerHost, DiskFloors, FolderDisk, Ports};
+use carlos_box_agent::{AgentConfig, ChildWorkerHost, FolderDisk, Ports};
 use carlos_box_agent::{StoreReplicas, WorkerCommand};
 use carlos_bucket::expire::{self, RULES};
 use carlos_bucket::{Bucket, Context};
@@ -36,10 +36,6 @@ use crate::admin::{AdminError, NewInstance, Operator};
 /// The one account of an embedded stack, and its one member.
 const ACCOUNT: &str = "dev";
 const MEMBER: &str = "you@dev.local";
-
-/// Room that a read must leave on a developer's disk. The seed's 5 GiB and 10 % are for a server
-/// that holds other people's data.
-const DEV_FLOOR: u64 = 64 << 20;
 
 /// How long the boxes may take to say what they can do: a probe starts a worker, which takes well
 /// under a second on a quiet machine.
@@ -197,8 +193,7 @@ impl Parts {
             Arc::new(FolderDisk(scratch)),
         );
         let roots = RootKeys::from_iter([self.key.public()]);
-        let mut config = AgentConfig::new(name, region.clone(), roots);
-        config.floors = DiskFloors { reserve: DEV_FLOOR, keep_bytes: DEV_FLOOR, keep_percent: 0 };
+        let config = AgentConfig::development(name, region.clone(), roots);
         let agent = carlos_box_agent::run(config, ports, shutdown.clone());
         drop(context.spawn(tasks.track_future(async move {
             if let Err(error) = agent.await {
