@@ -99,6 +99,15 @@ fn a_stuck_query_over_its_limit_is_ended_with_a_status() {
 }
 
 #[test]
+fn a_peer_that_falls_silent_is_not_waited_for_beyond_the_limit() {
+    let (dir, shop) = (scratch(), Replica::shop());
+    let mut worker = Worker::greeted(dir.path());
+    worker.send(&Frame::Header(shop.header(WorkerLimits { restore_ms: 300, ..LIMITS })));
+    worker.expect_status(Outcome::RestoreTimeout);
+    worker.expect_exit(exit::OVERTIME_FORCED);
+}
+
+#[test]
 fn what_a_killed_worker_leaves_is_swept_and_a_living_ones_is_not() {
     let (dir, shop) = (scratch(), Replica::shop());
     let mut dead = Worker::holding(dir.path(), &shop, LIMITS);

@@ -178,7 +178,7 @@ mod linux {
         println!("main\texec\t{error}");
     }
 
-    /// What must stay possible in scratch: files made, written, cut, synced, read, renamed, removed.
+    /// What must stay possible: to make, write, cut, sync, read, rename and remove files in scratch.
     fn use_scratch(scratch: &Path) -> io::Result<()> {
         let file = scratch.join("file");
         let mut made = fs::File::create(&file)?;

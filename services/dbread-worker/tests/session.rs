@@ -7,6 +7,7 @@ mod support;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::LazyLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,11 +19,13 @@ use carlos_dbread_worker::session::Session;
 use carlos_dbread_worker::session::Sink;
 use carlos_protocol::frames;
 use carlos_protocol::frames::Frame;
+use carlos_protocol::frames::FrameDecoder;
 use carlos_protocol::frames::Hello;
 use carlos_protocol::frames::Outcome;
 use carlos_protocol::frames::Run;
 use carlos_protocol::frames::Sandbox;
 use carlos_protocol::limits;
+use proptest::prelude::*;
 use support::LIMITS;
 use support::Replica;
 
@@ -126,4 +129,64 @@ fn nothing_is_answered_after_the_status() {
     let over = bench.take(Frame::Run(Run { sql: "SELECT 1".to_owned() }));
     assert_eq!(over, Next::Over(Outcome::BadInput));
     assert!(!bench.heard.0.iter().any(|frame| matches!(frame, Frame::Output(_))));
+}
+
+/// A whole conversation of the peer's, as bytes.
+fn conversation(replica: &Replica) -> Vec<u8> {
+    let run = Run { sql: "SELECT * FROM item, note".to_owned() };
+    let frames = [
+        Frame::Hello(Hello { v: frames::VERSION, sandbox: None }),
+        Frame::Header(replica.header(LIMITS)),
+        Frame::FileData(replica.bytes.clone()),
+        Frame::Run(run),
+    ];
+    frames.iter().flat_map(|frame| frame.to_bytes().unwrap()).collect()
+}
+
+static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| conversation(&Replica::shop()));
+
+fn hold(bench: &mut Bench, bytes: &[u8]) -> Next {
+    let mut decoder = FrameDecoder::new();
+    decoder.feed(bytes);
+    while let Some(frame) = decoder.next() {
+        let next = match frame {
+            Ok(frame) => bench.take(frame),
+            Err(error) => bench.session.on_garbage(&error, &mut bench.heard).unwrap(),
+        };
+        if next != Next::Listen {
+            return next;
+        }
+    }
+    Next::Listen
+}
+
+#[test]
+fn the_conversation_that_is_bent_below_is_whole() {
+    let mut bench = Bench::new();
+    assert_eq!(hold(&mut bench, &WHOLE), Next::Over(Outcome::Done));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Whatever is bent, the session ends with exactly one status or waits for more, and a copy
+    /// that is not the one the checksums promise is never asked anything.
+    #[test]
+    fn bent_bytes_get_one_status_at_most(
+        bends in proptest::collection::vec((any::<prop::sample::Index>(), 1u8..), 1..4),
+    ) {
+        let mut bytes = WHOLE.clone();
+        for (place, with) in bends {
+            let len = bytes.len();
+            bytes[place.index(len)] ^= with;
+        }
+        let mut bench = Bench::new();
+        let next = hold(&mut bench, &bytes);
+        let said = &bench.heard.0;
+        let statuses = said.iter().filter(|frame| matches!(frame, Frame::Status(_))).count();
+        prop_assert_eq!(statuses, usize::from(next != Next::Listen));
+        let ready = said.iter().any(|frame| matches!(frame, Frame::Ready(_)));
+        let output = said.iter().any(|frame| matches!(frame, Frame::Output(_)));
+        prop_assert!(ready || !output);
+    }
 }
