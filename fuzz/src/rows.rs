@@ -2,8 +2,8 @@
 
 use std::io;
 
-use carlos_dbquery::{Format, render};
 use carlos_dbquery::rows::{Decoder, Event, Malformed, OwnedValue, Reader, Writer};
+use carlos_dbquery::{Format, render};
 
 type Table = (Vec<String>, Vec<Vec<OwnedValue>>);
 

@@ -234,8 +234,9 @@ impl FromStr for Hour {
     fn from_str(text: &str) -> Result<Self, TimeError> {
         let (date, hour) = text.split_at_checked(8).ok_or(TimeError)?;
         let day: Day = date.parse()?;
-        match (hour.len(), digits(hour.as_bytes())?) {
-            (2, hour @ 0..=23) => Ok(Self(day.0 * 24 + hour)),
+        let &[tens, ones] = hour.as_bytes() else { return Err(TimeError) };
+        match digits(&[tens, ones])? {
+            hour @ 0..=23 => Ok(Self(day.0 * 24 + hour)),
             _ => Err(TimeError),
         }
     }
@@ -293,6 +294,7 @@ fn read_date_time(text: &[u8]) -> Result<u64, TimeError> {
     Ok(day * DAY + hour * 3600 + minute * 60 + second)
 }
 
+/// Reads at most four digits, which is the most that any part of a time has.
 fn digits(text: &[u8]) -> Result<u64, TimeError> {
     text.iter().try_fold(0, |number, &digit| match digit {
         b'0'..=b'9' => Ok(number * 10 + u64::from(digit - b'0')),
@@ -431,7 +433,9 @@ mod tests {
         assert_eq!(Hour::of(unix).to_string(), "2026102209");
         assert_eq!(Hour::of(unix - 1), Hour::of(unix).previous());
         assert_eq!(Day::of(unix).to_string(), "20261022");
-        assert_eq!("2026102224".parse::<Hour>(), Err(TimeError));
+        for bad in ["2026102224", "202610229", "20261022099", "2101000123034050607080912100"] {
+            assert_eq!(bad.parse::<Hour>(), Err(TimeError), "{bad}");
+        }
         assert_eq!("20260229".parse::<Day>(), Err(TimeError));
     }
 
