@@ -1,5 +1,5 @@
 //! Encoder and decoder against each other, in every piece size, and against damage.
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::unwrap_used)]
 
 use carlos_ltx::{CHECKSUM_FLAG, DatabaseChecksum, Decoder, EncodeError, Encoder, Encoding};
 use carlos_ltx::{FLAG_NO_CHECKSUM, HEADER_LEN, Header, LtxError, PageSink, Part, Txid, TxidRange};

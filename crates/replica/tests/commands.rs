@@ -1,5 +1,5 @@
 //! What stands behind `carlos replica plan` and `carlos replica restore`.
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::unwrap_used)]
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! The restore engine on made-up files: what it accepts, what it refuses, what it leaves behind.
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::unwrap_used)]
 
 mod common;
 

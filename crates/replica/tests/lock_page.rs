@@ -1,5 +1,5 @@
 //! A database that reaches past the lock page: just over 1 GiB, nearly all of it zeros.
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::unwrap_used)]
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! A replica that changes or stutters while it is read.
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::unwrap_used)]
 
 mod common;
 

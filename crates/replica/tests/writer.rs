@@ -1,5 +1,5 @@
 //! Replicas written here, restored by the engine, from databases under change.
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::unwrap_used)]
 
 mod common;
 
