@@ -72,7 +72,7 @@ impl ConsoleConfig {
         Ok(Self { forward, key, ..Self::new(region) })
     }
 
-    /// The key that can sign requests, if reads are forwarded: a scoped key cannot sign an envelope,
+    /// The key that can sign requests, if reads are forwarded. A scoped key cannot sign envelopes,
     /// so a console that holds only one forwards nothing (db-forward §5.5).
     pub(crate) fn signer(&self) -> Option<Arc<KeyFile>> {
         let key = self.key.as_ref().filter(|key| self.forward && key.kind() == KeyKind::Root)?;

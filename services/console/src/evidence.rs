@@ -1,4 +1,5 @@
-//! Whether anybody could serve a read: refused up front only on complete evidence (db-forward §7.1).
+//! Whether anybody could serve a read: refused up front only on complete evidence (db-forward
+//! §7.1).
 
 use std::collections::{BTreeMap, BTreeSet};
 

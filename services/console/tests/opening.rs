@@ -40,9 +40,9 @@ async fn ended_at(side: Side, op: Op, part: &'static str) -> Vec<String> {
     held.reached().await;
     client.abort();
     // Long enough for the closed connection to be seen; nothing tells a client that it was.
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    tokio::time::sleep(Duration::from_millis(400)).await;
     held.release();
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
     left(&rig).await
 }
 
@@ -82,7 +82,7 @@ async fn under(rule: Rule) -> (u16, String, Vec<String>) {
         }
         _ => common::Answer::of(answer).await.code(),
     };
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
     (status, code, left(&rig).await)
 }
 
