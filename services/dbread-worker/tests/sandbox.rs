@@ -178,7 +178,7 @@ mod linux {
         println!("main\texec\t{error}");
     }
 
-    /// What must stay possible: to make, write, cut, sync, read, rename and remove files in scratch.
+    /// What must stay possible in scratch: to make, write, cut, sync, read, rename, remove files.
     fn use_scratch(scratch: &Path) -> io::Result<()> {
         let file = scratch.join("file");
         let mut made = fs::File::create(&file)?;
@@ -269,6 +269,8 @@ mod linux {
             let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
             assert!(status.contains("\nSeccomp:\t2\n"), "{status}");
             assert!(status.contains("\nNoNewPrivs:\t1\n"), "{status}");
+            assert!(status.contains("\nCapEff:\t0000000000000000\n"), "{status}");
+            assert!(status.contains("\nCapPrm:\t0000000000000000\n"), "{status}");
         }
     }
 }

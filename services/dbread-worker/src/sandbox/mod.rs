@@ -4,8 +4,8 @@
 //! without it. The order matters and is held by types:
 //!
 //! 1. the process has one thread and has opened its scratch directory;
-//! 2. [`enclose`]: no new privileges, no core dump and no debugger, resource limits, Landlock.
-//!    Landlock binds the calling thread and the threads it starts later, never one that exists;
+//! 2. [`enclose`]: no capability, no new privileges, no core dump and no debugger, resource limits,
+//!    Landlock. It binds the calling thread and the threads started later, never one that exists;
 //! 3. every other thread is started, so that each inherits Landlock;
 //! 4. [`Enclosed::seal`]: the system call filter over all threads at once. No thread, process or
 //!    socket comes into being after it.
@@ -20,6 +20,8 @@ use std::path::Path;
 use rustix::process::DumpableBehavior;
 use rustix::process::Resource;
 use rustix::process::Rlimit;
+use rustix::thread::CapabilitySet;
+use rustix::thread::CapabilitySets;
 use thiserror::Error;
 
 pub use self::report::Level;
@@ -90,6 +92,7 @@ pub fn enclose(scratch: &Path, file_limit: u64) -> Result<Enclosed, SandboxError
         return Err(SandboxError::AlreadyThreaded(threads));
     }
     let view = View::take();
+    drop_capabilities()?;
     rustix::thread::set_no_new_privs(true).map_err(|e| step("no_new_privs", e.into()))?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|e| step("dumpable", e.into()))?;
@@ -114,6 +117,13 @@ impl Enclosed {
             Some(wall) => Err(SandboxError::NotInForce(wall)),
         }
     }
+}
+
+/// What a worker started by root would keep of root's powers. Any other has none to drop.
+fn drop_capabilities() -> Result<(), SandboxError> {
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    rustix::thread::set_capabilities(None, sets).map_err(|e| step("capabilities", e.into()))
 }
 
 /// Hard limits, so that the process cannot raise them again.

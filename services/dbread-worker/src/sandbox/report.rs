@@ -39,6 +39,8 @@ pub struct Report {
     pub no_new_privs: bool,
     /// Neither a core dump nor a debugger of the same user gets at the memory.
     pub non_dumpable: bool,
+    /// The kernel shows an empty set of effective capabilities.
+    pub powerless: bool,
     /// Every network device of the namespace is loopback. Seen before Landlock closed the view.
     pub only_loopback: bool,
     /// `/data` is empty or does not exist. Seen before Landlock closed the view.
@@ -60,6 +62,7 @@ impl Report {
             seccomp: status.seccomp == 2,
             no_new_privs: status.no_new_privs == 1,
             non_dumpable: !dumpable,
+            powerless: status.capabilities == Some(0),
             only_loopback: view.only_loopback,
             data_empty: view.data_empty,
             config_unreadable: view.config_unreadable,
@@ -74,6 +77,7 @@ impl Report {
         [
             ("no_new_privs", self.no_new_privs),
             ("the system call filter", self.seccomp),
+            ("the loss of capabilities", self.powerless),
             ("non-dumpability", self.non_dumpable),
         ]
         .into_iter()
@@ -81,9 +85,10 @@ impl Report {
     }
 }
 
-/// The lines of /proc/self/status that count here; a missing one reads as 0.
+/// The lines of /proc/self/status that count here; a missing number reads as 0.
 #[derive(Debug, Default)]
 pub(super) struct Status {
+    pub(super) capabilities: Option<u64>,
     pub(super) no_new_privs: u64,
     pub(super) seccomp: u64,
     pub(super) threads: u64,
@@ -92,15 +97,14 @@ pub(super) struct Status {
 impl Status {
     pub(super) fn parse(text: &str) -> Self {
         let field = |name: &str| {
-            text.lines()
-                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-                .and_then(|value| value.trim().parse().ok())
-                .unwrap_or(0)
+            text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
         };
+        let number = |name: &str| field(name).and_then(|value| value.parse().ok()).unwrap_or(0);
         Self {
-            no_new_privs: field("NoNewPrivs"),
-            seccomp: field("Seccomp"),
-            threads: field("Threads"),
+            capabilities: field("CapEff").and_then(|value| u64::from_str_radix(value, 16).ok()),
+            no_new_privs: number("NoNewPrivs"),
+            seccomp: number("Seccomp"),
+            threads: number("Threads"),
         }
     }
 }
@@ -146,10 +150,12 @@ mod tests {
 
     #[test]
     fn status_lines_are_found_by_their_whole_name() {
-        let status =
-            Status::parse("Threads:\t2\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n");
+        let lines = "Threads:\t2\nCapEff:\t00000000000000c0\nNoNewPrivs:\t1\nSeccomp:\t2\n";
+        let status = Status::parse(lines);
         assert_eq!((status.threads, status.no_new_privs, status.seccomp), (2, 1, 2));
+        assert_eq!(status.capabilities, Some(0xc0));
         assert_eq!(Status::parse("Seccomp_filters:\t2\n").seccomp, 0);
+        assert_eq!(Status::parse("").capabilities, None);
     }
 
     #[test]
@@ -157,10 +163,13 @@ mod tests {
         let landlock = Landlocked { level: Level::None, abi: 0 };
         let view =
             View { only_loopback: false, data_empty: false, config_unreadable: false, uid: 1 };
-        let standing = Status { no_new_privs: 1, seccomp: 2, threads: 2 };
+        let standing = Status { capabilities: Some(0), no_new_privs: 1, seccomp: 2, threads: 2 };
         assert_eq!(Report::new(&standing, view, landlock, false).missing(), None);
         let dumpable = Report::new(&standing, view, landlock, true);
         assert_eq!(dumpable.missing(), Some("non-dumpability"));
+        let powerful = Status { capabilities: Some(1), ..standing };
+        let powerful = Report::new(&powerful, view, landlock, false);
+        assert_eq!(powerful.missing(), Some("the loss of capabilities"));
         let strict = Status { seccomp: 1, ..standing };
         let strict = Report::new(&strict, view, landlock, false);
         assert_eq!(strict.missing(), Some("the system call filter"));
