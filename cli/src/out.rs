@@ -1,10 +1,13 @@
 //! The only module that writes to the terminal: data to stdout, everything else to stderr.
 
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufRead as _, BufWriter, IsTerminal, Read as _, Write};
 use std::time::Duration;
 
+use carlos_bucket::Context;
 use carlos_protocol::copy::is_driving;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use zeroize::Zeroizing;
 
 use crate::failure::Failure;
 
@@ -59,16 +62,56 @@ pub fn show_clap(error: &clap::Error) {
 }
 
 /// Asks for a secret on the terminal without showing it, or reads one line when there is none.
-pub fn secret(prompt: &str) -> io::Result<String> {
-    let terminal = console::Term::stderr();
-    if io::stdin().is_terminal() && terminal.is_term() {
+///
+/// Reads on a thread of its own, so that Ctrl-C still works; the terminal shows what is typed again
+/// as soon as this is dropped.
+pub async fn secret(prompt: &str, context: &Context) -> io::Result<Zeroizing<String>> {
+    let hidden = if io::stdin().is_terminal() { Some(Hidden::begin(prompt)?) } else { None };
+    let reading = context.spawn_blocking(|| {
+        let mut line = Zeroizing::new(String::new());
+        io::stdin().lock().take(MAX_SECRET).read_line(&mut line).map(|_| line)
+    });
+    let line = reading.await.expect("reading a line does not panic");
+    drop(hidden);
+    line
+}
+
+/// A terminal that does not show what is typed, until this is dropped.
+struct Hidden {
+    #[cfg(unix)]
+    original: rustix::termios::Termios,
+}
+
+impl Hidden {
+    #[cfg(unix)]
+    fn begin(prompt: &str) -> io::Result<Self> {
+        use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+        let original = tcgetattr(io::stdin())?;
+        let mut hidden = original.clone();
+        hidden.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(io::stdin(), OptionalActions::Flush, &hidden)?;
         write!(io::stderr().lock(), "{prompt}")?;
-        return terminal.read_secure_line();
+        Ok(Self { original })
     }
-    let mut line = String::new();
-    let mut bounded = io::Read::take(io::stdin().lock(), MAX_SECRET);
-    io::BufRead::read_line(&mut bounded, &mut line)?;
-    Ok(line)
+
+    /// Elsewhere the secret would show, so it has to come another way.
+    #[cfg(not(unix))]
+    fn begin(_: &str) -> io::Result<Self> {
+        Err(io::Error::other("use --token-file, or pipe the token in"))
+    }
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        #[cfg(unix)]
+        {
+            use rustix::termios::{OptionalActions, tcsetattr};
+            // There is nobody left to tell of a terminal that went away.
+            let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.original);
+        }
+        // The line break that was typed did not show either.
+        let _ = writeln!(io::stderr().lock());
+    }
 }
 
 /// What a waiting person sees: a spinner on a terminal, one plain line anywhere else.

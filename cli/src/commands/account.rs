@@ -17,7 +17,8 @@ use crate::out;
 pub(super) async fn login(args: &Args, context: Context) -> Result<(), Failure> {
     let config = Config::from_env()?;
     let origin = Origin::parse(&args.url)?;
-    let login = Login { token: read_token(args.token_file.as_deref(), &origin)?, origin };
+    let token = read_token(args.token_file.as_deref(), &origin, &context).await?;
+    let login = Login { origin, token };
     let client = Client::new(login.clone(), context)?;
     let apps = client.apps().await?.apps.len();
     config.store(&login)?;
@@ -31,16 +32,17 @@ pub(super) fn logout() -> Result<(), Failure> {
     Ok(())
 }
 
-fn read_token(file: Option<&Path>, origin: &Origin) -> Result<Token, Failure> {
+async fn read_token(
+    file: Option<&Path>,
+    origin: &Origin,
+    context: &Context,
+) -> Result<Token, Failure> {
     let text = match file {
-        Some(path) => read_file(path).map_err(|error| {
-            Failure::usage(format!("could not read {}: {error}.", path.display()))
-        })?,
-        None => out::secret(&format!("token for {origin}: "))
-            .map(Zeroizing::new)
-            .map_err(|error| Failure::usage(format!("could not read the token: {error}.")))?,
+        Some(path) => read_file(path),
+        None => out::secret(&format!("token for {origin}: "), context).await,
     };
-    Token::parse(&text)
+    let unreadable = |error| Failure::usage("could not read the token.").because(error);
+    Token::parse(&text.map_err(unreadable)?)
 }
 
 fn read_file(path: &Path) -> io::Result<Zeroizing<String>> {

@@ -37,13 +37,14 @@ impl Reading<'_> {
     pub(crate) async fn run(&self, sql: String, at: At) -> Result<Verified, Failure> {
         let key = ReplyKey::generate(&mut Draw(self.context));
         let body = ReadBody { op: OP_QUERY.to_owned(), sql, at, reply_key: key.public() };
-        let _waiting = out::Waiting::start(copy::reading(&self.place.host, self.region).as_str());
         let whole = async {
             let response = match self.client.open_read(self.place, &body).await {
                 Ok(response) => response,
                 Err(OpenError::Refused(failure)) => return Err(failure),
                 Err(OpenError::Lost) => return Err(self.unfinished()),
             };
+            let message = copy::reading(&self.place.host, self.region);
+            let _waiting = out::Waiting::start(message.as_str());
             let (answer, result) = self.receive(response).await?;
             self.conclude(answer, &key, &result)
         };
@@ -115,5 +116,56 @@ struct Draw<'a>(&'a Context);
 impl carlos_protocol::Entropy for Draw<'_> {
     fn fill(&mut self, out: &mut [u8]) {
         self.0.fill(out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use carlos_protocol::ids::{Account, App, BoxName, Host, ReadId};
+
+    use super::*;
+    use crate::client::{Origin, Token};
+    use crate::config::Login;
+    use crate::exit::Exit;
+
+    /// How a response ends whose lines were `lines`, `after` a time without a result.
+    async fn ended(lines: Vec<Line>, after: Duration) -> Failure {
+        let context = Context::simulated(1, 1_792_659_600_000);
+        let origin = Origin::parse("http://127.0.0.1:1").unwrap();
+        let login = Login { origin, token: Token::parse("cpt_acme_a").unwrap() };
+        let client = Client::new(login, context.clone()).unwrap();
+        let place = Place {
+            account: Account::parse("acme").unwrap(),
+            app: App::parse("shop").unwrap(),
+            host: Host::parse("shop.example.com").unwrap(),
+        };
+        let region = Region::parse("uk").unwrap();
+        let reading = Reading {
+            client: &client,
+            context: &context,
+            place: &place,
+            region: &region,
+            watch: &|_| (),
+        };
+        let mut answer = Answer::default();
+        for line in lines {
+            assert_eq!(answer.take(line), Ok(None));
+        }
+        let opened = context.monotonic();
+        context.sleep(after).await;
+        reading.ended(&answer, opened)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_nobody_took_is_told_from_one_nobody_finished() {
+        let admitted = || Line::Admitted(ReadId::from_bytes([7; 16]));
+        let picked = || Line::Picked(BoxName::parse("uk-1").unwrap());
+        let window = PICKUP_WINDOW;
+        let waited_out = ended(vec![admitted()], window).await;
+        assert_eq!((waited_out.exit, waited_out.id.as_deref()), (Exit::NoServer, Some("DBF-3")));
+        let cut_early = ended(vec![admitted()], window / 2).await;
+        assert_eq!((cut_early.exit, cut_early.id.as_deref()), (Exit::Unfinished, Some("DBF-12")));
+        let taken = ended(vec![admitted(), picked()], window * 20).await;
+        assert_eq!((taken.exit, taken.id.as_deref()), (Exit::Unfinished, Some("DBF-12")));
     }
 }

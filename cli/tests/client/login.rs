@@ -56,6 +56,14 @@ fn plain_http_only_to_this_machine() {
 }
 
 #[test]
+fn the_names_of_this_machine() {
+    let home = tempfile::tempdir().unwrap();
+    let console = Console::start(Script::default());
+    let named = console.url().replace("127.0.0.1", "localhost");
+    assert_eq!(login(home.path(), &named, TOKEN).code, 0);
+}
+
+#[test]
 fn a_redirect_is_not_followed() {
     let elsewhere = Console::start(Script::default());
     let apps = Reply::redirect(format!("{}/api/cli/apps", elsewhere.url()));

@@ -5,6 +5,7 @@ mod answer;
 mod console;
 mod exit_codes;
 mod login;
+mod replica;
 mod t11_buffering;
 
 use std::io::Write as _;

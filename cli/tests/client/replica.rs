@@ -1,0 +1,77 @@
+//! `carlos replica plan` and `restore` on replicas that the real Litestream wrote, by the real
+//! binary.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::{Ran, carlos};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/replica/tests/fixtures").join(name)
+}
+
+fn expected(name: &str) -> Value {
+    let text = std::fs::read(fixture(name).join("expected.json")).unwrap();
+    serde_json::from_slice(&text).unwrap()
+}
+
+fn ask(args: &[&str], name: &str) -> Ran {
+    let home = tempfile::tempdir().unwrap();
+    let replica = fixture(name).join("replica").canonicalize().unwrap();
+    let url = format!("file://{}", replica.display());
+    carlos(home.path()).arg("replica").args(args).arg(url).output().unwrap().into()
+}
+
+#[test]
+fn a_plan_as_json_and_as_lines() {
+    let ran = ask(&["plan", "--json"], "tiny");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let name = "0000000000000001-0000000000000001.ltx";
+    let plan: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!(plan["txid"], "0x1");
+    assert_eq!(plan["files"][0]["level"], json!(0));
+    assert_eq!(plan["files"][0]["name"], name);
+    let size = plan["files"][0]["size"].as_u64().unwrap();
+    let lines = ask(&["plan"], "tiny");
+    assert_eq!(String::from_utf8(lines.stdout).unwrap(), format!("0\t{name}\t{size}\n"));
+    assert!(lines.stderr.contains("1 files lead to transaction 0x1"), "{}", lines.stderr);
+}
+
+#[test]
+fn a_restore_gives_litestreams_own_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("restored.db");
+    let out_text = out.to_str().unwrap();
+    let ran = ask(&["restore", "--json", "--out", out_text], "tiny");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let newest = &expected("tiny")["newest"];
+    assert_eq!(report["sha256"], newest["file_sha256"]);
+    assert_eq!(report["bytes"], newest["file_bytes"]);
+    assert_eq!(report["page_size"], newest["header_page_size"]);
+    ask(&["restore", "--out", out_text], "tiny").failed(2, "already exists");
+}
+
+#[test]
+fn a_damaged_replica_leaves_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("restored.db");
+    for name in ["corrupt-page", "gap-l0", "truncated-trailer", "v03-generations"] {
+        ask(&["restore", "--out", out.to_str().unwrap()], name).failed(14, "");
+        assert!(!out.exists(), "{name}");
+    }
+}
+
+#[test]
+fn times_and_addresses_that_cannot_be() {
+    ask(&["plan", "--at", "2020-01-01T00:00:00Z"], "tiny").failed(14, "reaches back to");
+    ask(&["plan", "--at", "yesterday"], "tiny").failed(2, "use one with an offset");
+    let home = tempfile::tempdir().unwrap();
+    let plan = |url: &str| -> Ran {
+        carlos(home.path()).args(["replica", "plan", url]).output().unwrap().into()
+    };
+    plan("s3://bucket/prefix").failed(2, "s3");
+    plan("/plain/path").failed(2, "file:///path/to/replica");
+    plan("file:///no/such/directory").failed(10, "/no/such/directory");
+}
