@@ -1,6 +1,5 @@
 //! Targets for the decoders of `carlos-protocol`.
 
-use std::fmt::Debug;
 use std::str::FromStr;
 use std::sync::LazyLock;
 
@@ -276,10 +275,7 @@ pub fn tokens(data: &[u8]) {
         && let Ok(token) = Token::parse(text)
     {
         assert_eq!(token.reveal(), text);
-        never_shown(&token, &text[text.len() - 52..]);
+        let shown = format!("Token({}{}, secret)", &text[..4], token.account());
+        assert_eq!(format!("{token:?}"), shown);
     }
-}
-
-fn never_shown(value: &dyn Debug, secret: &str) {
-    assert!(!format!("{value:?}").contains(secret));
 }
