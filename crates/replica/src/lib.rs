@@ -3,7 +3,7 @@
 //!
 //! | module | what it does | feature |
 //! |---|---|---|
-//! | [`plan`] | from a listing and a target to the list of files to apply; pure | `plan` |
+//! | [`mod@plan`] | from a listing and a target to the list of files to apply; pure | `plan` |
 //! | [`store`] | listings and file bytes from an object store, both layouts | `plan` |
 //! | [`apply`] | from the planned files' bytes to a database file | `apply` |
 //! | [`restore`] | the three together, with one new plan when a file vanishes | both |

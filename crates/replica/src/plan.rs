@@ -7,6 +7,7 @@
 //! replica does for a while, the plan stands and says so ([`Plan::coarser`]).
 
 use std::cmp::Reverse;
+use std::fmt;
 
 use carlos_ltx::{HEADER_LEN, Header, Txid, TxidRange};
 
@@ -80,7 +81,7 @@ pub struct Gap {
 pub enum PlanError {
     #[error("{file} has {size} bytes, less than a header")]
     FileTooShort { file: PlannedFile, size: u64 },
-    #[error("transactions are missing: files lead up to {}, the next begins at {}", .0.have, .0.next)]
+    #[error("transactions are missing: {0}")]
     Gap(Gap),
     #[error("the history does not begin: no file starts at 0x1, the first starts at {first}")]
     HistoryDoesNotBegin { first: Txid },
@@ -176,6 +177,12 @@ impl Rereading {
         // the promised one.
         let promised = Target::Txid(self.promised);
         plan(listing, promised, self.resolution).map_err(|_| ReplanError::ChangedTwice)
+    }
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "files lead up to {}, the next begins at {}", self.have, self.next)
     }
 }
 
