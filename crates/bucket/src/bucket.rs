@@ -33,8 +33,8 @@ const PAGE: usize = 1_000;
 pub enum Outcome {
     /// This call put the object there.
     Created,
-    /// Byte-equal content was there, from an earlier attempt of ours. Content that two writers could
-    /// share by chance must carry a nonce.
+    /// Byte-equal content was there, from an earlier attempt of ours. Content that two writers
+    /// could share by chance must carry a nonce.
     AlreadyMine,
     /// Somebody else's content is there.
     TakenBy(Bytes),

@@ -91,8 +91,8 @@ impl HookStore {
         Pause { reached, release }
     }
 
-    /// Runs `callback` with the key of each of the next `times` such requests. The request waits for
-    /// it. Work on the inner store from there, or the callback may meet its own hook.
+    /// Runs `callback` with the key of each of the next `times` such requests. The request waits
+    /// for it. Work on the inner store from there, or the callback may meet its own hook.
     pub fn on<F>(
         &self,
         side: Side,

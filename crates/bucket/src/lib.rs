@@ -21,6 +21,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_macros))]
+#![warn(missing_docs)]
 
 pub mod chain;
 pub mod conformance;
