@@ -494,7 +494,7 @@ mod tests {
     fn t10_approved_copy_digests() {
         let lines: Vec<String> = TABLE.iter().map(digest_line).collect();
         let approved: Vec<&str> = APPROVED.lines().collect();
-        assert_eq!(lines, approved, "the new table is:\n{}", lines.join("\n"));
+        assert!(lines == approved, "not approved; the table is:\n{}", lines.join("\n"));
     }
 
     #[test]

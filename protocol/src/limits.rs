@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::seal::SEAL_OVERHEAD;
+
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const GIB: u64 = 1024 * MIB;
@@ -139,7 +141,7 @@ pub const MARKER_BYTES: usize = 1024;
 pub const SUMMARY_BYTES: usize = 6 * MESSAGE_BYTES + 2048;
 
 /// `result.json`: the sealed summary in base64, and the short fields.
-pub const RESULT_BYTES: usize = (SUMMARY_BYTES + 97).div_ceil(3) * 4 + 2048;
+pub const RESULT_BYTES: usize = (SUMMARY_BYTES + SEAL_OVERHEAD).div_ceil(3) * 4 + 2048;
 
 /// SQLite's own error text, or a worker's message: longer ones are cut, a person reads them.
 pub const MESSAGE_BYTES: usize = 4096;
@@ -157,7 +159,7 @@ pub const FRAME_BYTES: usize = 2 * 1024 * 1024;
 pub const PLAN_FILES: usize = 20_000;
 
 /// One response line: a sealed chunk in base64 and its field names.
-pub const LINE_BYTES: usize = (CHUNK_BYTES + 97).div_ceil(3) * 4 + 256;
+pub const LINE_BYTES: usize = (CHUNK_BYTES + SEAL_OVERHEAD).div_ceil(3) * 4 + 256;
 
 /// An e-mail address, as SMTP bounds it.
 pub const EMAIL_BYTES: usize = 254;
