@@ -1,0 +1,168 @@
+//! Real agents whose workers are the real worker program.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use carlos_box_agent::{
+    AgentConfig, ChildWorkerHost, CrashHook, CrashPoint, FolderDisk, Ports, StoreReplicas,
+    WorkerCommand,
+};
+use carlos_bucket::Bucket;
+use carlos_bucket::layer::{Inner, Op};
+use carlos_protocol::ids::{BoxName, ReadId, Region};
+use carlos_protocol::keys::{Key, QueueEntry};
+use carlos_protocol::records::{DB_READ_CAPABILITY, Status};
+use carlos_protocol::time::Seconds;
+use carlos_replica::Resolution;
+use futures::future::BoxFuture;
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::programs;
+use crate::stores::View;
+use crate::world::{PREFIX, World, parse};
+
+/// How a box is set up.
+pub struct BoxPlan {
+    pub name: BoxName,
+    pub region: Region,
+    /// Where in the data bucket it looks for replicas.
+    pub prefix: String,
+    pub data: Inner,
+    /// How exact the data bucket's listing times are.
+    pub resolution: Resolution,
+}
+
+/// An agent that runs until it is dropped, which ends it as a kill does.
+pub struct RunningBox {
+    pub name: BoxName,
+    /// The deployment bucket as this box sees it.
+    pub view: View,
+    /// The data bucket as this box sees it.
+    pub data: View,
+    /// What happens on the way of its reads.
+    pub gates: Gates,
+    shutdown: CancellationToken,
+    task: JoinHandle<()>,
+    scratch: TempDir,
+}
+
+/// Work that is done once when a read of the box reaches a point; the read waits for it.
+#[derive(Clone, Default)]
+pub struct Gates(Arc<Mutex<Vec<(CrashPoint, BoxFuture<'static, ()>)>>>);
+
+impl Gates {
+    /// Does `work` when the next read reaches `point`.
+    pub fn at(&self, point: CrashPoint, work: impl Future<Output = ()> + Send + 'static) {
+        self.0.lock().unwrap().push((point, Box::pin(work)));
+    }
+
+    fn take(&self, point: CrashPoint) -> Option<BoxFuture<'static, ()>> {
+        let mut gates = self.0.lock().unwrap();
+        let at = gates.iter().position(|(wanted, _)| *wanted == point)?;
+        Some(gates.remove(at).1)
+    }
+}
+
+#[async_trait]
+impl CrashHook for Gates {
+    async fn reached(&self, point: CrashPoint) {
+        let work = self.take(point);
+        if let Some(work) = work {
+            work.await;
+        }
+    }
+}
+
+impl RunningBox {
+    /// Where the box's workers make their scratch directories.
+    pub fn scratch(&self) -> PathBuf {
+        self.scratch.path().to_owned()
+    }
+
+    /// Workers that run, or have left something behind.
+    pub fn workers(&self) -> usize {
+        std::fs::read_dir(self.scratch.path()).unwrap().count()
+    }
+
+    /// Stops as a process does that was told to, and waits for it.
+    pub async fn stop(mut self) {
+        self.shutdown.cancel();
+        (&mut self.task).await.unwrap();
+    }
+}
+
+impl Drop for RunningBox {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl World {
+    /// A box of region `uk`, as the tests usually have it.
+    pub fn box_plan(&self, name: &str) -> BoxPlan {
+        BoxPlan {
+            name: parse(name),
+            region: parse("uk"),
+            prefix: PREFIX.to_owned(),
+            data: self.data.clone(),
+            resolution: Resolution::Full,
+        }
+    }
+
+    /// Starts a box of region `uk` and waits until it can serve.
+    pub async fn start_box(&self, name: &str) -> RunningBox {
+        self.start(self.box_plan(name)).await
+    }
+
+    /// Starts a box and waits until it can serve.
+    pub async fn start(&self, plan: BoxPlan) -> RunningBox {
+        self.waken(&plan.region).await;
+        let running = self.launch(plan);
+        self.until("the box serves", async || self.serves(&running).await.then_some(())).await;
+        running
+    }
+
+    fn launch(&self, plan: BoxPlan) -> RunningBox {
+        let context = self.context.node(plan.name.as_str());
+        let view = View::of(self.deployment.clone(), &context);
+        let data = View::of(plan.data, &context);
+        let scratch = tempfile::tempdir().unwrap();
+        let command = WorkerCommand { program: programs::worker(), args: Vec::new() };
+        let root = scratch.path().to_owned();
+        let workers = ChildWorkerHost::new(context.clone(), command, root.clone());
+        let replicas = StoreReplicas::new(data.store.clone(), &plan.prefix, plan.resolution);
+        let bucket = Bucket::new(view.store.clone(), context);
+        let (workers, disk) = (Arc::new(workers), Arc::new(FolderDisk(root)));
+        let gates = Gates::default();
+        let mut ports = Ports::new(bucket, Some(Arc::new(replicas)), workers, disk);
+        ports.crash = Arc::new(gates.clone());
+        let config = AgentConfig::development(plan.name.clone(), plan.region, self.roots());
+        let shutdown = CancellationToken::new();
+        let agent = carlos_box_agent::run(config, ports, shutdown.clone());
+        let task = self.context.spawn(async move { agent.await.unwrap() });
+        RunningBox { name: plan.name, view, data, gates, shutdown, task, scratch }
+    }
+
+    /// The status of an earlier run of the box is still in the bucket: its own first two are "not
+    /// ready" and what its probe found.
+    async fn serves(&self, running: &RunningBox) -> bool {
+        assert!(!running.task.is_finished(), "the agent ended");
+        if running.view.ledger.count(Op::Replace, "control/status/") < 2 {
+            return false;
+        }
+        let status = self.object(&Key::Status(running.name.clone())).await.unwrap();
+        Status::from_bytes(&status).unwrap().serves(DB_READ_CAPABILITY)
+    }
+
+    /// Puts an entry into the region's queue that no box will serve. A box that has seen an entry
+    /// looks every quarter of a second for a minute, and not every two seconds.
+    async fn waken(&self, region: &Region) {
+        let id = ReadId::mint(&mut self.context.entropy());
+        let issued_at = Seconds::new(self.context.now_unix());
+        self.create(&Key::Request(id), "not an envelope").await;
+        self.create(&Key::Queue(QueueEntry { region: region.clone(), issued_at, id }), "").await;
+    }
+}
