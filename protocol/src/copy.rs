@@ -102,15 +102,14 @@ impl Display for Message {
 
 /// The sentence of a result that is not done; `None` for a done one.
 ///
-/// `summary` is what the client opened, when it could: a summary that did not open costs details,
-/// not the sentence.
+/// `summary` is what the client opened, when the result had one. A sentence that cannot be said
+/// without it becomes the one of an answer that does not check out.
 pub fn of_result(
     result: &ReadResult,
     summary: Option<&Summary>,
     host: impl Display,
     region: impl Display,
 ) -> Option<Message> {
-    let of_summary = |size: fn(&Summary) -> u64| Bytes(summary.map_or(0, size));
     Some(match &result.code {
         Code::None if result.state == State::Done => return None,
         Code::None | Code::Interrupted => unfinished(host, region),
@@ -125,14 +124,17 @@ pub fn of_result(
         Code::NothingReplicated => nothing_replicated(host),
         Code::OutputCap => output_cap(),
         Code::RecordChanged => record_changed(host),
-        Code::SqlError => sql_error(summary.map_or("the query failed", |s| s.sql_error.as_str())),
+        Code::SqlError => match summary.map(|summary| summary.sql_error.as_str()) {
+            None | Some("") => bad_answer(region),
+            Some(message) => sql_error(message),
+        },
         Code::Timeout => timeout(),
-        Code::TooLarge => too_large(
-            host,
-            of_summary(|summary| summary.restored_bytes),
-            of_summary(|summary| summary.cap_bytes),
-            region,
-        ),
+        Code::TooLarge => match summary {
+            None => bad_answer(region),
+            Some(Summary { restored_bytes, cap_bytes, .. }) => {
+                too_large(host, Bytes(*restored_bytes), Bytes(*cap_bytes), region)
+            }
+        },
         Code::Unknown(_) => unknown_code(&result.code),
     })
 }
@@ -526,26 +528,34 @@ mod tests {
         }
     }
 
+    fn sentence(code: Code, summary: Option<&Summary>) -> Message {
+        let result = ReadResult { state: State::Failed, code, ..done() };
+        of_result(&result, summary, "shop.example.com", "uk").expect("not done")
+    }
+
     #[test]
     fn each_result_has_its_sentence() {
-        let sentence = |code: Code, summary: Option<&Summary>| {
-            let result = ReadResult { state: State::Failed, code, ..done() };
-            of_result(&result, summary, "shop.example.com", "uk").expect("not done")
-        };
-        assert_eq!(of_result(&done(), None, "h", "uk"), None);
+        let (oldest, sql_error) = (Some(Millis::new(0)), "no such table: x".to_owned());
+        let summary = Summary { oldest, sql_error, ..Summary::default() };
         for code in Code::all().filter(|code| *code != Code::None) {
-            let message = sentence(
-                code.clone(),
-                Some(&Summary { oldest: Some(Millis::new(0)), ..Summary::default() }),
-            );
+            let message = sentence(code.clone(), Some(&summary));
             let row = by_id(message.id()).expect("a row");
             assert!(row.codes.contains(&code.as_str()), "{code}: {}", row.id);
             assert!(message.exit().is_some());
         }
+        assert_eq!(of_result(&done(), None, "h", "uk"), None);
+    }
+
+    #[test]
+    fn results_without_their_details_have_a_sentence_too() {
         assert_eq!(sentence(Code::HistoryGone, None).id(), "DBL-5");
+        assert_eq!(sentence(Code::SqlError, None).id(), "DBF-13");
+        assert_eq!(sentence(Code::SqlError, Some(&Summary::default())).id(), "DBF-13");
+        assert_eq!(sentence(Code::TooLarge, None).id(), "DBF-13");
         assert_eq!(sentence("new".to_owned().into(), None).id(), "DBL-24");
         let cancelled = ReadResult { state: State::Cancelled, ..done() };
-        assert_eq!(of_result(&cancelled, None, "h", "uk").map(|m| m.id()), Some("DBF-12"));
+        let message = of_result(&cancelled, None, "h", "uk").expect("not done");
+        assert_eq!(message.id(), "DBF-12");
     }
 
     #[test]
@@ -553,12 +563,9 @@ mod tests {
         let gib = 1_u64 << 30;
         let summary =
             Summary { restored_bytes: 2 * gib + 1, cap_bytes: 2 * gib, ..Summary::default() };
-        let result = ReadResult { state: State::Refused, code: Code::TooLarge, ..done() };
-        let text = of_result(&result, Some(&summary), "h", "uk").expect("not done").to_string();
-        assert_eq!(
-            text,
-            "h's database is 2.1 GB once restored. carlos db can query at most 2 GB in region uk."
-        );
+        let text = sentence(Code::TooLarge, Some(&summary)).to_string();
+        assert!(text.contains("is 2.1 GB once restored"), "{text}");
+        assert!(text.contains("at most 2 GB in"), "{text}");
         assert_eq!(Bytes(1023).to_string(), "1023 bytes");
         assert_eq!(Bytes(u64::MAX).to_string(), "16777216 TB");
     }
