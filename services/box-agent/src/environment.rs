@@ -1,5 +1,21 @@
 //! From environment variables to a running agent's configuration and ports: what this program's
 //! `main` and `carlos agent` share.
+//!
+//! | variable | meaning | when unset |
+//! |---|---|---|
+//! | `CARLOS_BOX` | the box's name | an error |
+//! | `CARLOS_REGION` | the region it stands in | an error |
+//! | `CARLOS_BUCKET` | URL of the deployment bucket | an error |
+//! | `CARLOS_HIBERNATE_BUCKET` | URL of the region's data bucket | serves no reads |
+//! | `CARLOS_HIBERNATE_PREFIX` | prefix of the replicas in it | the bucket's root |
+//! | `CARLOS_RELEASE_PUBKEY` | root public keys, separated by commas | serves no reads |
+//! | `CARLOS_DB_READS` | `0` withdraws the box from reads | serves reads |
+//! | `CARLOS_HOST_CLAIM` | set on a host-claim box, which serves no reads | serves reads |
+//! | `CARLOS_DB_READ_MAX_BYTES` | largest restored database | 2 GiB |
+//! | `CARLOS_DB_READ_DISK_FLOOR_BYTES` | reserved for a read, and kept free | 5 GiB |
+//! | `CARLOS_DB_READ_DISK_FLOOR_PERCENT` | kept free of the disk | 10 |
+//! | `CARLOS_DB_READ_SANDBOX` | walls a worker must report: `full` or `inner` | `full` |
+//! | `CARLOS_DB_READ_SCRATCH` | where workers make their scratch | `/var/tmp` |
 
 use std::path::PathBuf;
 use std::sync::Arc;

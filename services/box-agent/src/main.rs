@@ -49,6 +49,7 @@ mod linux {
         let shutdown = CancellationToken::new();
         drop(ctx.spawn(cancel_on_signal(shutdown.clone())));
         let command = WorkerCommand { program: worker()?, args: Vec::new() };
+        let command = command.max_restored(environment.config.max_restored);
         let scratch = environment.scratch.clone();
         let workers = Arc::new(ChildWorkerHost::new(ctx.clone(), command, scratch));
         let ports = environment.open(&ctx, workers)?;

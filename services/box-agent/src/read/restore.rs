@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use carlos_protocol::frames::{Frame, Header, PlannedFile, Ready, Run, Status, WorkerLimits};
 use carlos_protocol::ids::Txid;
-use carlos_protocol::limits::{OUTPUT_BYTES, QUERY_TIME, RESTORE_TIME};
+use carlos_protocol::limits::{OUTPUT_BYTES, PLAN_FILES, QUERY_TIME, RESTORE_TIME};
 use carlos_protocol::result::Code;
 use carlos_protocol::time::{At, Millis};
 use carlos_replica::plan::ReplanError;
@@ -80,6 +80,11 @@ impl Read<'_> {
         replica: &dyn ReplicaReader,
         plan: &Plan,
     ) -> Result<Talk, Trouble> {
+        if plan.files().len() > PLAN_FILES {
+            let files = plan.files().len();
+            tracing::error!(id = %self.request.id, files, "more files than a worker takes");
+            return Err(Ending::interrupted().into());
+        }
         let restored = self.measure(replica, plan).await?;
         hold.grow(plan.bytes().saturating_add(restored))?;
         self.reached(CrashPoint::Planned).await;

@@ -51,6 +51,13 @@ impl WorkerCommand {
     pub fn carlos(program: PathBuf) -> Self {
         Self { program, args: vec!["system".into(), "db-worker".into()] }
     }
+
+    /// Tells workers the largest restored database this box reads, in bytes.
+    #[must_use]
+    pub fn max_restored(mut self, bytes: u64) -> Self {
+        self.args.extend(["--max-bytes".into(), bytes.to_string().into()]);
+        self
+    }
 }
 
 /// Starts workers as children of this process.

@@ -22,7 +22,8 @@ pub struct CountUnknown(pub String);
 /// Starts workers: child processes, systemd units or a container's listener.
 #[async_trait]
 pub trait WorkerHost: Send + Sync {
-    /// Starts one worker and connects to it. The agent lets a started call run to its end.
+    /// Starts one worker and connects to it. The agent lets a call run to its end, which must
+    /// come by itself within seconds: a worker that does not answer is told by its silence later.
     async fn start(&self) -> Result<WorkerLink, StartError>;
 
     /// How many workers run on this box, whoever started them.
@@ -40,6 +41,7 @@ pub struct WorkerLink {
 #[async_trait]
 pub trait WorkerLife: Send + Sync {
     /// Resolves once the worker has stopped and its scratch is gone. The agent has closed the
-    /// connection before it calls this; a worker that stays is ended by the host.
+    /// connection before it calls this; a worker that stays is ended by the host. A call may be
+    /// dropped and made again.
     async fn stopped(&mut self);
 }

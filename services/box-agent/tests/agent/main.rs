@@ -4,6 +4,8 @@
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 mod bracket;
+#[cfg(target_os = "linux")]
+mod child;
 mod election;
 mod life;
 mod reads;

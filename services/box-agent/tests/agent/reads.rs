@@ -27,6 +27,26 @@ async fn a_read_reaches_its_result() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_read_reaches_its_result_over_directories() {
+    let root = tempfile::tempdir().expect("a directory");
+    let open = |name: &str| {
+        let url = carlos_bucket::file_url(&root.path().join(name));
+        carlos_bucket::open_store(&url).expect("a directory store")
+    };
+    let world = World::over(open("deployment"), open("data")).await;
+    let agents = [
+        world.agent("box-1", Script::default()).await,
+        world.agent("box-2", Script::default()).await,
+    ];
+    for number in 0..10 {
+        let asked = world.ask(&format!("SELECT {number}")).await;
+        assert_eq!(world.rows(&asked).await.0, b"rows");
+    }
+    let ran = agents.iter().map(|agent| agent.workers.seen.statements().len());
+    assert_eq!(ran.sum::<usize>(), 10);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_empty_answer_still_has_one_last_chunk() {
     let world = World::new().await;
     let _agent = world.agent("box-1", Script { output: Vec::new(), ..Script::default() }).await;

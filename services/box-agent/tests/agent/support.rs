@@ -73,12 +73,16 @@ pub(crate) struct Running {
 
 impl World {
     pub(crate) async fn new() -> Self {
+        Self::over(Arc::new(InMemory::new()), Arc::new(InMemory::new())).await
+    }
+
+    /// A world whose deployment bucket and data bucket are these stores.
+    pub(crate) async fn over(store: Arc<dyn ObjectStore>, data: Arc<dyn ObjectStore>) -> Self {
         let ctx = Context::simulated(7, START_MS);
-        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
         let world = Self {
             bucket: Bucket::new(Arc::clone(&store), ctx.clone()),
             store,
-            data: Arc::new(InMemory::new()),
+            data,
             root: KeyFile::generate_root(&mut ctx.entropy()),
             record: instance(HOST, Ulid::from_parts(START_MS - 1_000, 1)),
             boots: AtomicU64::new(0),
