@@ -1,4 +1,4 @@
-//! The `carlos` command. Everything is in the library, so that tests and the embedded stack share it.
+//! The `carlos` command. Everything is in the library, which tests and the embedded stack share.
 
 use std::process::ExitCode;
 

@@ -343,7 +343,9 @@ mod tests {
             async move { operator.add_member(&acme, &format!("{n}@example.com"), None).await }
         };
         let (a, b, c) = tokio::join!(add(1), add(2), add(3));
-        (a.unwrap(), b.unwrap(), c.unwrap());
+        for added in [a, b, c] {
+            added.unwrap();
+        }
         assert_eq!(operator.account(&acme).await.unwrap().members.len(), 3);
     }
 }

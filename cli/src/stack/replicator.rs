@@ -102,7 +102,8 @@ impl Replicator {
 #[cfg(test)]
 mod tests {
     use carlos_replica::{
-        Layout, Resolution, RestoreOptions, StoreReplica, Target, plan, restore_to_file,
+        Layout, ReplicaReader as _, Resolution, RestoreOptions, StoreReplica, Target, plan,
+        restore_to_file,
     };
     use object_store::memory::InMemory;
     use rusqlite::Connection;
@@ -114,7 +115,7 @@ mod tests {
         let out = dir.join(name);
         let listing = replica.listing().await.unwrap();
         let first = plan(&listing, Target::Newest, Resolution::Full).unwrap();
-        let options = RestoreOptions::default();
+        let options = RestoreOptions { max_bytes: 1 << 20, durable: false };
         restore_to_file(&replica, first, Target::Newest, &out, options).await.unwrap();
         let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE;
         let db = Connection::open_with_flags(&out, flags).unwrap();

@@ -97,12 +97,10 @@ impl Answer {
     /// Written as text, field by field: the form a console of another build has to write as well.
     pub(crate) fn result_line(&self) -> String {
         let sealed = STANDARD.encode(self.summary.seal(&mut Dice(99), &self.to, self.id));
-        format!(
-            r#"{{"result":{{"state":"{}","code":"{}","box":"uk-1","last_seq":{},"#,
-            self.state, self.code, self.last_seq,
-        ) + &format!(
-            r#""started":"2026-10-22T09:00:00Z","ended":"2026-10-22T09:00:09Z","sealed":"{sealed}"}}}}"#,
-        )
+        let Self { state, code, last_seq, .. } = self;
+        let times = r#""started":"2026-10-22T09:00:00Z","ended":"2026-10-22T09:00:09Z""#;
+        format!(r#"{{"result":{{"state":"{state}","code":"{code}","box":"uk-1","#)
+            + &format!(r#""last_seq":{last_seq},{times},"sealed":"{sealed}"}}}}"#)
     }
 }
 

@@ -19,8 +19,8 @@ pub(crate) use console::{Console, End, Reply, Script};
 pub(crate) const TOKEN: &str = "cpt_acme_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
 /// The sentence behind exit code 13, as `docs/errors.md` gives it for `uk`.
-pub(crate) const NOT_VERIFIED: &str = "the answer from region uk did not check out, so carlos db showed \
-                                none of it. try again.";
+pub(crate) const NOT_VERIFIED: &str =
+    "the answer from region uk did not check out, so carlos db showed none of it. try again.";
 
 /// What one run of the binary left behind.
 #[derive(Debug)]
