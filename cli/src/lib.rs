@@ -9,6 +9,10 @@ pub mod config;
 pub mod exit;
 pub mod failure;
 pub mod out;
+#[cfg(target_os = "linux")]
+pub mod stack;
+#[cfg(not(target_os = "linux"))]
+#[path = "stack_elsewhere.rs"]
 pub mod stack;
 pub mod when;
 

@@ -157,3 +157,67 @@ fn count_rows(plain: &[u8]) -> Result<u64, rows::Malformed> {
 
 /// The output cap, and the overhead of as many chunks as a result may name.
 const MAX_HELD: usize = OUTPUT_BYTES as usize + MAX_CHUNKS as usize * SEAL_OVERHEAD;
+
+#[cfg(test)]
+mod tests {
+    use carlos_protocol::ids::BoxName;
+    use carlos_protocol::limits::CHUNK_BYTES;
+    use carlos_protocol::lines::Phase;
+
+    use super::*;
+
+    fn admitted() -> Line {
+        Line::Admitted(ReadId::from_bytes([7; 16]))
+    }
+
+    fn picked() -> Line {
+        Line::Picked(BoxName::parse("uk-1").unwrap())
+    }
+
+    fn chunk(seq: u64) -> Line {
+        Line::Chunk { seq, data: vec![0; CHUNK_BYTES + SEAL_OVERHEAD] }
+    }
+
+    fn take_all(lines: impl IntoIterator<Item = Line>) -> Result<Answer, AnswerError> {
+        let mut answer = Answer::default();
+        for line in lines {
+            assert_eq!(answer.take(line)?, None);
+        }
+        Ok(answer)
+    }
+
+    #[test]
+    fn lines_come_in_one_order() {
+        let waiting = || Line::Wait(Phase::Queued);
+        let answer = take_all([admitted(), waiting(), picked(), chunk(1), waiting(), chunk(2)]);
+        assert!(answer.is_ok_and(|answer| answer.is_picked() && answer.chunks.len() == 2));
+        let disorders = [
+            vec![waiting()],
+            vec![picked()],
+            vec![admitted(), admitted()],
+            vec![admitted(), chunk(1)],
+            vec![admitted(), picked(), picked()],
+            vec![admitted(), picked(), chunk(2)],
+            vec![admitted(), picked(), chunk(1), chunk(1)],
+            vec![admitted(), picked(), chunk(1), chunk(3)],
+        ];
+        for lines in disorders {
+            assert_eq!(take_all(lines).err(), Some(AnswerError::OutOfOrder));
+        }
+    }
+
+    #[test]
+    fn no_more_is_held_than_an_honest_answer_has() {
+        let mut answer = take_all([admitted(), picked()]).unwrap();
+        let mut seq = 1;
+        let refused = loop {
+            if let Err(error) = answer.take(chunk(seq)) {
+                break error;
+            }
+            seq += 1;
+        };
+        assert_eq!(refused, AnswerError::TooMuch);
+        let full = OUTPUT_BYTES / CHUNK_BYTES as u64;
+        assert!((full..full + 4).contains(&answer.chunks.len().try_into().unwrap()));
+    }
+}

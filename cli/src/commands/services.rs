@@ -48,6 +48,7 @@ pub(super) async fn agent(context: Context, stop: impl Future<Output = ()>) -> R
         Failure::unexpected("could not find this program to start workers from.").because(error)
     })?;
     let command = WorkerCommand { program, args: DB_WORKER.map(OsString::from).to_vec() };
+    let command = command.max_restored(environment.config.max_restored);
     let scratch = environment.scratch.clone();
     let workers = Arc::new(ChildWorkerHost::new(context.clone(), command, scratch));
     let ports = environment.open(&context, workers).map_err(misconfigured)?;
