@@ -1,7 +1,7 @@
 //! What this box may take on: two reads, one probe, and the disk they may fill (db-forward §5.7).
 //!
 //! Every count and every reservation lives in one table under one mutex. A guard gives its share
-//! back when it is dropped, and the owner of a guard drops it only when its worker has stopped (J5).
+//! back when it is dropped, and its owner drops it only when its worker has stopped (J5).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};

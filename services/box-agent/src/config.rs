@@ -40,6 +40,12 @@ pub struct Draining {
     pub end: Duration,
 }
 
+impl Draining {
+    /// A person has pressed Ctrl-C and waits: short reads finish, others end.
+    pub const DEVELOPMENT: Self =
+        Self { grace: Duration::from_secs(2), end: Duration::from_secs(8) };
+}
+
 impl Default for Draining {
     fn default() -> Self {
         Self { grace: DRAIN_GRACE, end: DRAIN_END }
@@ -86,6 +92,7 @@ impl AgentConfig {
         Self {
             floors: DiskFloors::DEVELOPMENT,
             sandbox: inner_wall(),
+            draining: Draining::DEVELOPMENT,
             ..Self::new(box_name, region, roots)
         }
     }

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use carlos_box_agent::{AgentConfig, CrashHook, CrashPoint, DiskFloors};
-use carlos_bucket::Chain;
-use carlos_bucket::Purpose;
+use carlos_bucket::{Chain, Kind, Purpose};
 use carlos_protocol::frames::Sandbox;
 use carlos_protocol::keys::{Key, edges_chain};
 use carlos_protocol::records::{DB_READ_CAPABILITY, Edges, Status};
@@ -226,6 +225,42 @@ async fn a_read_that_outlasts_the_grace_ends_interrupted() {
     let result = world.result(asked.id).await;
     assert_eq!((result.state, result.code), (State::Failed, Code::Interrupted));
     assert_eq!(result.last_seq, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_hour_costs_sweeps_and_polls_and_no_more() {
+    let world = World::new().await;
+    let workers = world.workers(Script::default());
+    let ports = world.ports("box-1", Arc::clone(&workers));
+    let bucket = ports.bucket.clone();
+    let _agent = world.start(world.config("box-1"), ports, workers).await;
+    world.sleep(60).await;
+    let sent = |kind| bucket.counters().of(kind).sent;
+    let before = [Kind::Create, Kind::Get, Kind::List, Kind::Replace].map(sent);
+    world.sleep(3_600).await;
+    let after = [Kind::Create, Kind::Get, Kind::List, Kind::Replace].map(sent);
+    let [creates, gets, lists, pulses] = std::array::from_fn(|i| after[i] - before[i]);
+    // One look every 2 s, one sweep every 30 s with a second hour near the turn, one pulse a minute.
+    assert_eq!(creates, 0);
+    assert!((1_700..=1_805).contains(&gets), "{gets} GETs");
+    assert!((110..=130).contains(&lists), "{lists} LISTs");
+    assert!((59..=61).contains(&pulses), "{pulses} pulses");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_costs_the_requests_the_design_names() {
+    let world = World::new().await;
+    let workers = world.workers(Script::default());
+    let ports = world.ports("box-1", Arc::clone(&workers));
+    let bucket = ports.bucket.clone();
+    let _agent = world.start(world.config("box-1"), ports, workers).await;
+    let creates = || bucket.counters().of(Kind::Create).sent;
+    let before = creates();
+    let asked = world.ask("SELECT 1").await;
+    world.rows(&asked).await;
+    world.sleep(1).await;
+    // picked, one chunk, one result (db-forward §5.8).
+    assert_eq!(creates() - before, 3);
 }
 
 /// Holds the agent for ever at one point, as the moment before a kill.
