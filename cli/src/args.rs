@@ -246,6 +246,15 @@ mod tests {
     }
 
     #[test]
+    fn every_command_is_documented() {
+        let doc = include_str!("../../docs/cli.md");
+        for command in Args::command().get_subcommands() {
+            let name = format!("carlos {}", command.get_name());
+            assert!(doc.contains(&name), "{name}");
+        }
+    }
+
+    #[test]
     fn a_relative_time_is_not_taken_for_a_flag() {
         let args = Args::try_parse_from(["carlos", "db", "query", "shop", "--at", "-15m", "-"]);
         let Command::Db { command: Db::Query(query) } = args.expect("parses").command else {
