@@ -1,4 +1,8 @@
-//! From a URL to a store.
+//! From a URL and the environment to a store: the one place where a store's client is set up.
+
+mod failure;
+mod profile;
+mod s3;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,6 +12,9 @@ use object_store::memory::InMemory;
 
 use crate::layer::Inner;
 
+pub use profile::ProfileError;
+pub use s3::S3Error;
+
 /// Why a URL gives no store.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -15,10 +22,10 @@ pub enum OpenError {
     #[error("{0} names no absolute directory; write file:///path/to/directory")]
     NotAbsolute(String),
     /// The scheme is known and its client is not part of this build.
-    #[error("{0}:// stores are not part of this build; use file:///path/to/directory")]
+    #[error("{0}:// stores are not part of this build; use s3://bucket or file:///path")]
     NotInThisBuild(String),
     /// The scheme is not known.
-    #[error("{0} is not a store; use memory:// or file:///path/to/directory")]
+    #[error("{0} is not a store; use s3://bucket, file:///path/to/directory or memory://")]
     UnknownScheme(String),
     /// The directory cannot be made or entered.
     #[error("cannot use the directory {path}: {source}")]
@@ -36,23 +43,51 @@ pub enum OpenError {
         /// What the library says.
         source: object_store::Error,
     },
+    /// An S3 bucket cannot be used as it is described.
+    #[error(transparent)]
+    S3(#[from] S3Error),
 }
 
-/// Opens `memory://` (a new, empty store each time) or `file:///directory` (made when missing).
+/// Opens a store by its URL and this process's environment: `s3://bucket` or `s3://bucket/prefix`,
+/// `file:///directory` (made when missing), or `memory://` (a new, empty store each time).
 ///
 /// A file URL's path may hold percent escapes or the characters themselves, `?` and `#` included:
-/// a store has no query. [`file_url`] writes one that reads back to the same directory.
+/// a directory has no query. [`file_url`] writes one that reads back to the same directory.
+///
+/// For S3, these variables count:
+///
+/// | variable | meaning |
+/// |---|---|
+/// | `CARLOS_S3_ENDPOINT` | the server's URL; without it, Amazon's in the region |
+/// | `CARLOS_S3_REGION` | the region; else `AWS_REGION`, else `AWS_DEFAULT_REGION` |
+/// | `CARLOS_S3_ALLOW_HTTP` | `1` allows plain http to a machine other than this one |
+/// | `CARLOS_S3_CHECKSUM` | `1` sends SHA-256 checksum headers, `0` does not; usual for Amazon only |
+/// | `AWS_ACCESS_KEY_ID` and the like | keys, else a web identity, else `AWS_PROFILE`, else the platform's |
+///
+/// `s3://bucket?region=...&endpoint=...` says for one bucket what the environment says for all, for
+/// a process whose buckets lie in two regions. Buckets on other servers than Amazon's are named in
+/// the path of a request. Opening sends nothing.
 ///
 /// # Errors
-/// [`OpenError`] with a sentence for a person.
+/// [`OpenError`] with a sentence for a person, without any secret.
 pub fn open_store(url: &str) -> Result<Inner, OpenError> {
+    open_store_with(url, |name| std::env::var(name).ok())
+}
+
+/// As [`open_store`], with variables from `var` instead of the process.
+///
+/// # Errors
+/// [`OpenError`] with a sentence for a person, without any secret.
+pub fn open_store_with(
+    url: &str,
+    var: impl Fn(&str) -> Option<String>,
+) -> Result<Inner, OpenError> {
     match url.split_once("://") {
         Some(("memory", "" | "/")) => Ok(Arc::new(InMemory::new())),
         Some(("file", path)) if path.starts_with('/') => open_directory(&unescape(path)),
         Some(("file", _)) => Err(OpenError::NotAbsolute(url.to_owned())),
-        Some((scheme @ ("s3" | "gs" | "az"), _)) => {
-            Err(OpenError::NotInThisBuild(scheme.to_owned()))
-        }
+        Some(("s3", rest)) => Ok(s3::open(rest, Environment(&var))?),
+        Some((scheme @ ("gs" | "az"), _)) => Err(OpenError::NotInThisBuild(scheme.to_owned())),
         // The rest of the text may hold credentials; a scheme does not.
         Some((scheme, _)) => Err(OpenError::UnknownScheme(format!("{scheme}://"))),
         None => Err(OpenError::UnknownScheme("a name without a scheme".to_owned())),
@@ -68,6 +103,16 @@ pub fn file_url(path: &Path) -> String {
         other => format!("%{other:02X}"),
     });
     std::iter::once("file://".to_owned()).chain(escaped).collect()
+}
+
+/// Variables by name; an empty value counts as unset, as in a unit's `Environment=NAME=`.
+#[derive(Clone, Copy)]
+struct Environment<'a>(&'a dyn Fn(&str) -> Option<String>);
+
+impl Environment<'_> {
+    fn get(self, name: &str) -> Option<String> {
+        (self.0)(name).filter(|value| !value.is_empty())
+    }
 }
 
 fn open_directory(path: &Path) -> Result<Inner, OpenError> {
@@ -172,7 +217,8 @@ mod tests {
     #[test]
     fn what_cannot_be_opened_says_why() {
         let sentence = |url: &str| open_store(url).expect_err(url).to_string();
-        assert!(sentence("s3://bucket/prefix").contains("not part of this build"));
+        assert!(sentence("gs://bucket/prefix").contains("not part of this build"));
+        assert!(sentence("s3://").contains("names no bucket"));
         assert!(sentence("file://relative/dir").contains("no absolute directory"));
         assert!(sentence("https://user:secret@host").contains("https:// is not a store"));
         assert!(!sentence("https://user:secret@host").contains("secret"));
