@@ -1,14 +1,15 @@
 //! Somebody who can write the deployment bucket and offers boxes requests of their own making.
 
 use bytes::Bytes;
-use carlos_bucket::{Bucket, Serial};
-use carlos_protocol::envelope::{KeyFile, Payload};
+use carlos_bucket::{Bucket, Outcome, Purpose, Serial};
+use carlos_protocol::envelope::Payload;
 use carlos_protocol::ids::ReadId;
 use carlos_protocol::keys::{Key, QueueEntry};
 use carlos_protocol::request::{NewRequest, OP_QUERY, ReadRequest};
 use carlos_protocol::seal::ReplyKey;
 use carlos_protocol::time::{At, Seconds};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::world::{World, parse};
 
@@ -44,6 +45,11 @@ impl<'w> Forger<'w> {
         }
     }
 
+    /// The deployment under attack.
+    pub fn world(&self) -> &'w World {
+        self.world
+    }
+
     /// A time near now.
     pub fn seconds_from_now(&self, seconds: i64) -> Seconds {
         Seconds::new(self.world.context.now_unix().saturating_add_signed(seconds))
@@ -52,6 +58,18 @@ impl<'w> Forger<'w> {
     /// The envelope of `request` under the deployment's own root key.
     pub fn signed(&self, request: &ReadRequest) -> Bytes {
         self.world.key.sign(request).unwrap().to_bytes().into()
+    }
+
+    /// The root key's envelope around a payload given as text.
+    pub fn signed_text(&self, payload: &str) -> Bytes {
+        let payload: Box<RawValue> = serde_json::from_str(payload).unwrap();
+        self.world.key.sign(&Foreign(payload)).unwrap().to_bytes().into()
+    }
+
+    /// Creates an empty object under any name.
+    pub async fn create_path(&self, path: &str) {
+        let outcome = self.bucket.create(path, Bytes::new(), Purpose::Claim).await;
+        assert_eq!(outcome, Outcome::Created, "{path}");
     }
 
     /// Offers `envelope` as the request of `entry`, and tells the boxes.
@@ -74,21 +92,17 @@ impl<'w> Forger<'w> {
 }
 
 /// A payload of the request's purpose that only a later version can read.
-pub fn later_version(key: &KeyFile, id: ReadId) -> Bytes {
-    let purpose = ReadRequest::PURPOSE.to_owned();
-    let later = Later { purpose, v: 2, id, beam: "up".to_owned() };
-    key.sign(&later).unwrap().to_bytes().into()
+pub fn later_version(forger: &Forger<'_>, id: ReadId) -> Bytes {
+    let purpose = ReadRequest::PURPOSE;
+    forger.signed_text(&format!(r#"{{"purpose":"{purpose}","v":2,"id":"{id}","beam":"up"}}"#))
 }
 
+/// Any JSON as a payload: what a root key of the same deployment may have signed for others.
 #[derive(Deserialize, Serialize)]
-struct Later {
-    purpose: String,
-    v: u32,
-    id: ReadId,
-    beam: String,
-}
+#[serde(transparent)]
+struct Foreign(Box<RawValue>);
 
-impl Payload for Later {
-    const PURPOSE: &'static str = ReadRequest::PURPOSE;
-    const VERSION: u32 = 2;
+impl Payload for Foreign {
+    const PURPOSE: &'static str = "";
+    const VERSION: u32 = 0;
 }

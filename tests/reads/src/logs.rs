@@ -1,55 +1,73 @@
 //! What the processes of one test log. It works on a current-thread runtime, where every task of
 //! the test runs on the test's own thread.
 
+use std::cell::RefCell;
 use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::DefaultGuard;
+use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Collects every event of at least `INFO` while it lives.
-pub struct Logs {
-    lines: Arc<Mutex<Vec<(Level, String)>>>,
-    _guard: DefaultGuard,
+type Lines = Arc<Mutex<Vec<(Level, String)>>>;
+
+thread_local! {
+    static COLLECTING: RefCell<Option<Lines>> = const { RefCell::new(None) };
 }
+
+/// Collects every event of at least `INFO` of this thread while it lives.
+pub struct Logs(Lines);
 
 impl Logs {
     /// Begins to collect on this thread.
     pub fn collect() -> Self {
-        let lines = Arc::default();
-        let collector = Collector { lines: Arc::clone(&lines) };
-        Self { lines, _guard: tracing::subscriber::set_default(collector) }
+        // One subscriber for the process: with one for each thread, an event that another thread
+        // meets first is switched off for all.
+        let _ = tracing::subscriber::set_global_default(Collector);
+        let lines = Lines::default();
+        COLLECTING.set(Some(Arc::clone(&lines)));
+        Self(lines)
     }
 
     /// The warnings and errors so far that hold `part`.
     pub fn warnings(&self, part: &str) -> Vec<String> {
-        let lines = self.lines.lock().unwrap();
-        let loud = lines.iter().filter(|(level, line)| *level <= Level::WARN && line.contains(part));
-        loud.map(|(_, line)| line.clone()).collect()
+        let lines = self.0.lock().unwrap();
+        let loud = lines.iter().filter(|(level, _)| *level <= Level::WARN);
+        loud.filter(|(_, line)| line.contains(part)).map(|(_, line)| line.clone()).collect()
     }
 
     /// Everything so far.
     pub fn text(&self) -> String {
-        let lines = self.lines.lock().unwrap();
+        let lines = self.0.lock().unwrap();
         lines.iter().map(|(level, line)| format!("{level} {line}\n")).collect()
     }
 }
 
-struct Collector {
-    lines: Arc<Mutex<Vec<(Level, String)>>>,
+impl Drop for Logs {
+    fn drop(&mut self) {
+        COLLECTING.set(None);
+    }
 }
 
+struct Collector;
+
 impl Subscriber for Collector {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::INFO
+        *metadata.level() <= Level::INFO && COLLECTING.with_borrow(Option::is_some)
     }
 
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(String::new());
         event.record(&mut line);
-        self.lines.lock().unwrap().push((*event.metadata().level(), line.0));
+        COLLECTING.with_borrow(|lines| {
+            let lines = lines.as_ref().expect("enabled on this thread");
+            lines.lock().unwrap().push((*event.metadata().level(), line.0));
+        });
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {

@@ -32,6 +32,16 @@ impl Player {
         Self { bucket: world.bucket.clone(), id, reply_key: request.reply_key, stream: stream() }
     }
 
+    /// The same with another reader's key.
+    pub fn with_reply_key(&self, reply_key: ReplyPublic) -> Self {
+        Self { reply_key, ..self.clone() }
+    }
+
+    /// The same for another read.
+    pub fn with_id(&self, id: ReadId) -> Self {
+        Self { id, ..self.clone() }
+    }
+
     /// [`stream`]'s rows, as they are printed into a pipe.
     pub const TSV: &str = "who\nnobody\n";
 

@@ -182,15 +182,25 @@ impl World {
         done.unwrap_or_else(|_| panic!("not after {} s: {what}", PATIENCE.as_secs()))
     }
 
-    /// The one read that a console has signed so far.
-    pub async fn only_read(&self) -> ReadRequest {
+    /// The reads that consoles have signed so far, oldest first.
+    pub async fn signed(&self) -> Vec<ReadRequest> {
         let mut signed = Vec::new();
         for key in self.keys(keys::DB_READS).await {
             let Ok(Key::Request(id)) = Key::parse(&key) else { continue };
             signed.extend(self.request(id).await);
         }
-        assert_eq!(signed.len(), 1, "one read was asked for");
-        signed.remove(0)
+        signed.sort_by_key(|request| request.issued_at.unix());
+        signed
+    }
+
+    /// Waits until a console has signed a read, which must be the only one.
+    pub async fn asked(&self) -> ReadRequest {
+        let one = async || {
+            let mut signed = self.signed().await;
+            assert!(signed.len() < 2, "one read was asked for");
+            signed.pop()
+        };
+        self.until("a request", one).await
     }
 
     /// The read's request, if a root key signed it.

@@ -1,4 +1,4 @@
 //! The named tests of forwarded reads (db-forward §11.4), one module for each.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::panic)]
 
-mod smoke;
+mod t4;
