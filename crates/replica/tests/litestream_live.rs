@@ -1,9 +1,17 @@
-//! Against the real Litestream, when there is one: `CARLOS_LITESTREAM_BIN` names the program.
+//! Against the real Litestream, where there is one: `CARLOS_LITESTREAM_BINS` names programs,
+//! separated by commas, the oldest first. `tests/litestream/fetch` installs two and prints that.
 //!
-//! It replicates a database under a random workload with its own compaction, snapshots and
-//! retention running; then both restore the newest state and many moments, byte for byte.
-//! `CARLOS_LITESTREAM_POINTS` sets the number of moments (60 if unset) and
-//! `CARLOS_LITESTREAM_SECONDS` the length of the workload (8).
+//! Databases of every page size, encoding and auto-vacuum mode are replicated under a random
+//! workload of several processes, with Litestream's own compaction, snapshots and retention
+//! running, and a restart half way: sometimes by a kill, sometimes into the next version. Then
+//! both restore the newest state and many moments, and must give the same bytes.
+//!
+//! | variable | meaning | when unset |
+//! |---|---|---|
+//! | `CARLOS_LITESTREAM_POINTS` | moments compared, over all databases | 1000 |
+//! | `CARLOS_LITESTREAM_DATABASES` | databases, 24 for every page size in every encoding | 24 |
+//! | `CARLOS_LITESTREAM_SECONDS` | length of a database's workload | 8 |
+//! | `CARLOS_LITESTREAM_SEED` | where the random workload begins | 1 |
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::unwrap_used)]
 
 mod common;
@@ -11,12 +19,22 @@ mod common;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use carlos_replica::{Layout, PlanError, ReplicaReader, Resolution, RestoreFailure, Target};
-use common::{reader, restore, sha256};
+use common::{reader, restore};
 use rusqlite::Connection;
 use tempfile::TempDir;
+
+/// Databases that are worked on at once. A workload mostly waits; the restores fill the cores.
+const LANES: usize = 4;
+/// Processes that change one database.
+const WRITERS: u64 = 2;
+const ENCODINGS: [&str; 3] = ["UTF-8", "UTF-16le", "UTF-16be"];
+/// Names the database to a process that is to change it.
+const WRITER: &str = "CARLOS_LITESTREAM_WRITER";
+const WRITER_SEED: &str = "CARLOS_LITESTREAM_WRITER_SEED";
 
 /// A small generator, so that a failure can be repeated from its seed.
 struct Dice(u64);
@@ -28,9 +46,55 @@ impl Dice {
     }
 }
 
+/// What one database is like, and who replicates it.
+struct Case {
+    number: u64,
+    page_size: u32,
+    auto_vacuum: u64,
+    encoding: &'static str,
+    /// Which program begins, and which goes on after the restart.
+    programs: [PathBuf; 2],
+    /// Whether old snapshots, and with them old levels, are removed while this runs.
+    forgets: bool,
+}
+
+impl Case {
+    /// Eight page sizes and three encodings have no common factor, so twenty-four numbers meet
+    /// every pair; programs and auto-vacuum modes turn at their own pace.
+    fn new(number: u64, programs: &[PathBuf]) -> Self {
+        let at = |index: usize| programs[index.min(programs.len() - 1)].clone();
+        let last = programs.len() - 1;
+        let (first, second) = [(0, 0), (last, last), (0, last)][(number as usize / 2) % 3];
+        Self {
+            number,
+            page_size: 512 << (number % 8),
+            auto_vacuum: (number + number / 3) % 3,
+            encoding: ENCODINGS[number as usize % 3],
+            programs: [at(first), at(second)],
+            forgets: number.is_multiple_of(4),
+        }
+    }
+
+    fn create(&self, path: &Path) {
+        let setup = format!(
+            "PRAGMA page_size={}; PRAGMA auto_vacuum={}; PRAGMA encoding='{}'; \
+             PRAGMA journal_mode=WAL; CREATE TABLE t(id INTEGER PRIMARY KEY, b BLOB, s TEXT);",
+            self.page_size, self.auto_vacuum, self.encoding
+        );
+        Connection::open(path).unwrap().execute_batch(&setup).unwrap();
+    }
+}
+
 struct Live {
     dir: TempDir,
-    bin: PathBuf,
+    case: Case,
+}
+
+/// How the moments of one database compared.
+#[derive(Debug, Default)]
+struct Tally {
+    same: u64,
+    before_history: u64,
 }
 
 impl Live {
@@ -38,10 +102,44 @@ impl Live {
         self.dir.path().join(name)
     }
 
-    fn replicate(&self) -> Child {
+    /// Replicates, changes, restarts, and ends Litestream in order.
+    fn work(&self, dice: &mut Dice) {
+        self.case.create(&self.path("app.db"));
+        let half = Duration::from_secs(number("CARLOS_LITESTREAM_SECONDS", 8)) / 2;
+        let mut child = self.replicate(&self.case.programs[0]);
+        let mut writers = self.start_writers(dice, half * 2);
+        std::thread::sleep(half);
+        if dice.roll(2) == 0 {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        } else {
+            end_in_order(&mut child);
+        }
+        // Writers go on meanwhile, so that the program finds a log it cannot continue.
+        std::thread::sleep(Duration::from_millis(dice.roll(600)));
+        child = self.replicate(&self.case.programs[1]);
+        for writer in &mut writers {
+            assert!(writer.wait().unwrap().success(), "a writer failed");
+        }
+        end_in_order(&mut child);
+    }
+
+    fn start_writers(&self, dice: &mut Dice, length: Duration) -> Vec<Child> {
+        let mut start = || {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["--exact", "a_process_that_changes_a_database"]);
+            command.env(WRITER, self.path("app.db"));
+            command.env(WRITER_SEED, format!("{} {}", dice.roll(1 << 30), length.as_millis()));
+            command.stdout(Stdio::null()).spawn().unwrap()
+        };
+        (0..WRITERS).map(|_| start()).collect()
+    }
+
+    fn replicate(&self, program: &Path) -> Child {
+        let retention = if self.case.forgets { "3s" } else { "1h" };
         let config = format!(
             "levels: [{{interval: 1s}}, {{interval: 3s}}]\n\
-             snapshot: {{interval: 4s, retention: 1h}}\n\
+             snapshot: {{interval: 2s, retention: {retention}}}\n\
              l0-retention: 2s\nl0-retention-check-interval: 1s\n\
              dbs:\n  - path: {}\n    monitor-interval: 50ms\n    replica: \
              {{type: file, path: {}, sync-interval: 50ms}}\n",
@@ -49,7 +147,7 @@ impl Live {
             self.path("replica").display(),
         );
         std::fs::write(self.path("config.yml"), config).unwrap();
-        let mut command = Command::new(&self.bin);
+        let mut command = Command::new(program);
         command.arg("replicate").arg("-config").arg(self.path("config.yml"));
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
@@ -58,7 +156,7 @@ impl Live {
     fn restore(&self, at: Option<i64>) -> Result<PathBuf, String> {
         let out = self.path("theirs.db");
         let _ = std::fs::remove_file(&out);
-        let mut command = Command::new(&self.bin);
+        let mut command = Command::new(&self.case.programs[1]);
         command.arg("restore").arg("-o").arg(&out);
         if let Some(ms) = at {
             command.arg("-timestamp").arg(rfc3339(ms));
@@ -69,20 +167,55 @@ impl Live {
         if done.status.success() { Ok(out) } else { Err(said) }
     }
 
-    async fn assert_same(&self, at: Option<i64>) -> bool {
+    async fn compare(&self, at: Option<i64>) -> bool {
         let reader = reader(&self.path("replica"), "", Layout::Auto, Resolution::Full);
         let target = at.map_or(Target::Newest, Target::Before);
         let ours = restore(&reader, target, self.dir.path()).await;
+        let place = format!("database {} at {at:?}", self.case.number);
         match (self.restore(at), ours) {
             (Ok(theirs), Ok((ours, _))) => {
-                assert_eq!(sha256(&theirs), sha256(&ours), "{at:?}");
+                let same = std::fs::read(theirs).unwrap() == std::fs::read(&ours).unwrap();
+                assert!(same, "{place}: other bytes, kept in {}", self.keep().display());
                 std::fs::remove_file(ours).unwrap();
                 true
             }
             (Err(_), Err(RestoreFailure::Plan(PlanError::HistoryGone { .. }))) => false,
-            (theirs, ours) => unreachable!("{at:?}: theirs {theirs:?}, ours {ours:?}"),
+            (theirs, ours) => {
+                unreachable!("{place}: theirs {theirs:?}, ours {ours:?}, {}", self.keep().display())
+            }
         }
     }
+
+    /// Leaves the replica behind for whoever looks into a failure.
+    fn keep(&self) -> PathBuf {
+        let kept = std::env::temp_dir().join(format!("carlos-live-{}", self.case.number));
+        common::copy_tree(&self.path("replica"), &kept);
+        kept
+    }
+
+    async fn compare_all(&self, dice: &mut Dice, points: u64) -> Tally {
+        assert!(self.compare(None).await);
+        let (oldest, newest) = self.span().await;
+        let mut tally = Tally::default();
+        for _ in 0..points {
+            let at = oldest + dice.roll((newest - oldest).unsigned_abs() + 1).cast_signed();
+            if self.compare(Some(at)).await { tally.same += 1 } else { tally.before_history += 1 }
+        }
+        tally
+    }
+
+    /// The times of the oldest and the newest file.
+    async fn span(&self) -> (i64, i64) {
+        let reader = reader(&self.path("replica"), "", Layout::File, Resolution::Full);
+        let listing = reader.listing().await.unwrap();
+        let times: Vec<_> = listing.files().map(|file| file.created_ms).collect();
+        (*times.iter().min().unwrap(), *times.iter().max().unwrap())
+    }
+}
+
+fn end_in_order(child: &mut Child) {
+    let stop = Command::new("kill").arg("-INT").arg(child.id().to_string()).status().unwrap();
+    assert!(stop.success() && child.wait().unwrap().success(), "Litestream ended badly");
 }
 
 fn rfc3339(ms: i64) -> String {
@@ -95,84 +228,85 @@ fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-/// A new database of some page size, auto-vacuum mode and encoding.
-fn create(path: &Path, dice: &mut Dice) {
-    let page_size = 512 << dice.roll(8);
-    let auto_vacuum = dice.roll(3);
-    let encoding = ["UTF-8", "UTF-16le", "UTF-16be"][dice.roll(3) as usize];
-    let setup = format!(
-        "PRAGMA page_size={page_size}; PRAGMA auto_vacuum={auto_vacuum}; \
-         PRAGMA encoding='{encoding}'; PRAGMA journal_mode=WAL; \
-         CREATE TABLE t(id INTEGER PRIMARY KEY, b BLOB, s TEXT);"
-    );
-    Connection::open(path).unwrap().execute_batch(&setup).unwrap();
-    eprintln!("page size {page_size}, auto-vacuum {auto_vacuum}, {encoding}");
-}
-
 fn change(db: &Connection, dice: &mut Dice) {
     let amount = 1 + dice.roll(60);
-    let sql = match dice.roll(10) {
-        0..=4 => format!(
+    let insert = |rows: u64| {
+        format!(
             "INSERT INTO t(b, s) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n \
-             WHERE i < {amount}) SELECT randomblob(abs(random()) % 900), hex(randomblob(40)) FROM n"
-        ),
-        5 | 6 => format!("UPDATE t SET b = randomblob(500) WHERE id % {} = 0", 2 + amount),
-        7 => format!("DELETE FROM t WHERE id % {} = 0", 1 + amount / 8),
-        8 => "PRAGMA incremental_vacuum(20)".to_owned(),
+             WHERE i < {rows}) SELECT randomblob(abs(random()) % 900), hex(randomblob(40)) FROM n"
+        )
+    };
+    let sql = match dice.roll(12) {
+        0..=4 => insert(amount),
+        // Far enough to move the end of the file by many pages of every size.
+        5 => insert(amount * 20),
+        6 | 7 => format!("UPDATE t SET b = randomblob(500) WHERE id % {} = 0", 2 + amount),
+        8 => format!("DELETE FROM t WHERE id % {} = 0", 1 + amount / 8),
+        9 => "DELETE FROM t WHERE id < (SELECT max(id) FROM t)".to_owned(),
+        10 => "PRAGMA incremental_vacuum(20)".to_owned(),
         _ => "VACUUM".to_owned(),
     };
     // A busy database refuses now and then; the next change comes anyway.
     let _ = db.execute_batch(&sql);
 }
 
-fn work(path: &Path, dice: &mut Dice, length: Duration) {
-    let db = Connection::open(path).unwrap();
-    db.busy_timeout(Duration::from_secs(5)).unwrap();
-    let end = Instant::now() + length;
-    while Instant::now() < end {
-        change(&db, dice);
-        std::thread::sleep(Duration::from_millis(20 + dice.roll(120)));
-    }
-}
-
-/// The times of the oldest and the newest file.
-async fn span(live: &Live) -> (i64, i64) {
-    let reader = reader(&live.path("replica"), "", Layout::File, Resolution::Full);
-    let listing = reader.listing().await.unwrap();
-    let times: Vec<_> = listing.files().map(|file| file.created_ms).collect();
-    (*times.iter().min().unwrap(), *times.iter().max().unwrap())
-}
-
-async fn run(bin: &Path, seed: u64) -> (u64, u64) {
-    let live = Live { dir: TempDir::new().unwrap(), bin: bin.to_owned() };
-    let mut dice = Dice(seed);
-    create(&live.path("app.db"), &mut dice);
-    let mut child = live.replicate();
-    let length = Duration::from_secs(number("CARLOS_LITESTREAM_SECONDS", 8));
-    work(&live.path("app.db"), &mut dice, length);
-    let stop = Command::new("kill").arg("-INT").arg(child.id().to_string()).status().unwrap();
-    assert!(stop.success() && child.wait().unwrap().success(), "Litestream ended badly");
-    assert!(live.assert_same(None).await);
-    let (oldest, newest) = span(&live).await;
-    let (mut same, mut gone) = (0, 0);
-    for _ in 0..number("CARLOS_LITESTREAM_POINTS", 60) {
-        let at = oldest + dice.roll((newest - oldest).unsigned_abs() + 1).cast_signed();
-        if live.assert_same(Some(at)).await { same += 1 } else { gone += 1 }
-    }
-    (same, gone)
-}
-
-#[tokio::test]
-async fn both_restore_the_same_bytes_at_every_moment() {
-    let Some(bin) = std::env::var_os("CARLOS_LITESTREAM_BIN").map(PathBuf::from) else {
-        // Not by a macro: the test harness keeps what those print to itself.
-        let note = b"SKIPPED: CARLOS_LITESTREAM_BIN names no Litestream to compare with\n";
-        std::io::stderr().write_all(note).unwrap();
+/// Does nothing in a test run of its own. [`Live::start_writers`] starts it as a process.
+#[test]
+fn a_process_that_changes_a_database() {
+    let (Some(path), Ok(text)) = (std::env::var_os(WRITER), std::env::var(WRITER_SEED)) else {
         return;
     };
-    for seed in [number("CARLOS_LITESTREAM_SEED", 1), 2, 11] {
-        let (same, gone) = run(&bin, seed).await;
-        eprintln!("seed {seed}: newest and {same} moments equal, {gone} before the history");
-        assert!(same > 0);
+    let (seed, millis) = text.split_once(' ').unwrap();
+    let mut dice = Dice(seed.parse().unwrap());
+    let end = Instant::now() + Duration::from_millis(millis.parse().unwrap());
+    let db = Connection::open(path).unwrap();
+    db.busy_timeout(Duration::from_secs(5)).unwrap();
+    while Instant::now() < end {
+        change(&db, &mut dice);
+        std::thread::sleep(Duration::from_millis(20 + dice.roll(160)));
     }
+}
+
+fn run(case: Case, points: u64) -> Tally {
+    let seed = number("CARLOS_LITESTREAM_SEED", 1);
+    let mut dice = Dice(seed.wrapping_mul(1 << 20).wrapping_add(case.number));
+    let live = Live { dir: TempDir::new().unwrap(), case };
+    live.work(&mut dice);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(live.compare_all(&mut dice, points))
+}
+
+#[test]
+fn both_restore_the_same_bytes_at_every_moment() {
+    let Ok(programs) = std::env::var("CARLOS_LITESTREAM_BINS") else {
+        say("SKIPPED: CARLOS_LITESTREAM_BINS names no Litestream to compare with");
+        return;
+    };
+    let programs: Vec<_> = programs.split(',').map(PathBuf::from).collect();
+    let databases = number("CARLOS_LITESTREAM_DATABASES", 24);
+    let points = number("CARLOS_LITESTREAM_POINTS", 1000).div_ceil(databases);
+    let next = Mutex::new(0..databases);
+    let total = Mutex::new(Tally::default());
+    let lane = || {
+        loop {
+            let Some(number) = next.lock().unwrap().next() else { break };
+            let tally = run(Case::new(number, &programs), points);
+            let mut total = total.lock().unwrap();
+            total.same += tally.same;
+            total.before_history += tally.before_history;
+        }
+    };
+    std::thread::scope(|scope| (0..LANES).for_each(|_| drop(scope.spawn(lane))));
+    let Tally { same, before_history } = total.into_inner().unwrap();
+    let compared = same + before_history;
+    say(&format!(
+        "{databases} databases: newest and {compared} moments agree, {same} by their bytes, \
+         {before_history} before the history"
+    ));
+    assert!(same * 2 > compared, "most moments must lie in the history");
+}
+
+/// Not by a macro: the test harness keeps what those print to itself.
+fn say(line: &str) {
+    std::io::stderr().write_all(format!("{line}\n").as_bytes()).unwrap();
 }
