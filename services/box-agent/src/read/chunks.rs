@@ -1,6 +1,5 @@
 //! Sealed chunks on their way into the bucket, each kept until it is confirmed (db-forward §5.4).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,7 +12,6 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesOrdered;
 
-use crate::crash::{CrashHook, CrashPoint};
 use crate::read::ending::{Ending, Progress};
 
 /// Creates under way at once. One create crosses an ocean in about 0.2 s; four fill 5 MiB/s with
@@ -38,7 +36,6 @@ pub(crate) struct Chunks<'a> {
     id: ReadId,
     reader: &'a ReplyPublic,
     progress: &'a Progress,
-    crash: Arc<dyn CrashHook>,
     next_seq: u64,
     in_flight: FuturesOrdered<BoxFuture<'a, Result<u64, Foreign>>>,
 }
@@ -49,10 +46,9 @@ impl<'a> Chunks<'a> {
         id: ReadId,
         reader: &'a ReplyPublic,
         progress: &'a Progress,
-        crash: Arc<dyn CrashHook>,
     ) -> Self {
         let in_flight = FuturesOrdered::new();
-        Self { bucket, id, reader, progress, crash, next_seq: 1, in_flight }
+        Self { bucket, id, reader, progress, next_seq: 1, in_flight }
     }
 
     /// Whether more output may be taken from the worker.
@@ -80,28 +76,21 @@ impl<'a> Chunks<'a> {
         self.in_flight.push_back(Box::pin(create(self.bucket, key, sealed, seq)));
     }
 
-    /// Waits for the oldest chunk under way. Its number is confirmed when this returns.
-    pub(crate) async fn confirm_one(&mut self) -> Result<(), Ending> {
+    /// Waits for the oldest chunk under way; its number is confirmed when this gives it, and
+    /// `None` means that all are: only then may a result name them (J2, db-forward §5.4). Safe to
+    /// drop and call again.
+    pub(crate) async fn next_confirmed(&mut self) -> Result<Option<u64>, Ending> {
         match self.in_flight.next().await {
-            None => Ok(()),
+            None => Ok(None),
             Some(Ok(seq)) => {
                 self.progress.confirm(seq);
-                self.crash.reached(CrashPoint::ChunkConfirmed(seq)).await;
-                Ok(())
+                Ok(Some(seq))
             }
             Some(Err(Foreign { seq })) => {
                 tracing::warn!(id = %self.id, seq, "a chunk's key holds somebody else's bytes");
                 Err(Ending::interrupted())
             }
         }
-    }
-
-    /// Waits for every chunk. Only then may a result name them (J2, db-forward §5.4).
-    pub(crate) async fn confirm_all(&mut self) -> Result<(), Ending> {
-        while self.is_waiting() {
-            self.confirm_one().await?;
-        }
-        Ok(())
     }
 }
 

@@ -1,6 +1,5 @@
 //! The worker's output into chunks (db-forward §5.4, §5.5 step 5, §5.6).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use carlos_protocol::frames::{Frame, Outcome, Status};
@@ -10,6 +9,7 @@ use super::Read;
 use super::chunker::{Chunker, Totals};
 use super::chunks::Chunks;
 use super::ending::Ending;
+use crate::crash::CrashPoint;
 use crate::worker::talk::{Talk, TalkError};
 
 impl Read<'_> {
@@ -20,7 +20,6 @@ impl Read<'_> {
             self.request.id,
             &self.request.reply_key,
             &self.progress,
-            Arc::clone(&self.agent.ports.crash),
         );
         let mut chunker = Chunker::new();
         let status = self.pump(&mut talk, &mut chunker, &mut chunks).await?;
@@ -30,7 +29,16 @@ impl Read<'_> {
         let (last, totals) = chunker.finish();
         self.note_totals(&status, totals)?;
         chunks.put(&last, true);
-        chunks.confirm_all().await
+        while chunks.is_waiting() {
+            self.passed(chunks.next_confirmed().await?).await;
+        }
+        Ok(())
+    }
+
+    async fn passed(&self, seq: Option<u64>) {
+        if let Some(seq) = seq {
+            self.reached(CrashPoint::ChunkConfirmed(seq)).await;
+        }
     }
 
     async fn pump(
@@ -44,7 +52,9 @@ impl Read<'_> {
             let due = chunker.due().filter(|_| chunks.may_be_partial());
             tokio::select! {
                 biased;
-                confirmed = chunks.confirm_one(), if chunks.is_waiting() => confirmed?,
+                seq = chunks.next_confirmed(), if chunks.is_waiting() => {
+                    self.passed(seq?).await;
+                }
                 () = self.sleep_until(due), if room && due.is_some() => {
                     if let Some(rows) = chunker.take() {
                         chunks.put(&rows, false);
