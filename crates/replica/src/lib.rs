@@ -14,6 +14,8 @@
 //! 100-byte header of a file, and bytes that it passes on.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_macros))]
 
+#[cfg(feature = "plan")]
+mod download;
 mod file;
 
 #[cfg(feature = "apply")]
@@ -38,6 +40,8 @@ pub use file::{LEVELS, PlannedFile, SNAPSHOT_LEVEL};
 
 #[cfg(feature = "apply")]
 pub use apply::{Restore, RestoreError, RestoreOptions, Restored};
+#[cfg(feature = "plan")]
+pub use download::Download;
 #[cfg(feature = "plan")]
 pub use layout::Layout;
 #[cfg(feature = "plan")]

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use crate::apply::{Restore, RestoreError, RestoreOptions, Restored};
+use crate::download::Download;
 use crate::plan::{Plan, PlanError, ReplanError, Rereading, Target, plan};
-use crate::reader::{Fetch, ReadError, ReplicaReader};
+use crate::reader::{ReadError, ReplicaReader};
 
 /// Why a replica was not restored.
 #[derive(Debug, thiserror::Error)]
@@ -74,11 +75,9 @@ async fn apply(
     options: RestoreOptions,
 ) -> Result<Restored, RestoreFailure> {
     let mut restore = Restore::create(out, plan.planned(), options)?;
-    for file in plan.files() {
-        let mut fetch = Fetch::new(reader, file);
-        while let Some(bytes) = fetch.next().await? {
-            restore.feed(&bytes)?;
-        }
+    let mut download = Download::new(reader, plan.files());
+    while let Some(bytes) = download.next().await? {
+        restore.feed(&bytes)?;
     }
     Ok(restore.finish()?)
 }
