@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | [`mod@plan`] | from a listing and a target to the list of files to apply; pure | `plan` |
 //! | [`store`] | listings and file bytes from an object store, both layouts | `plan` |
+//! | [`times`] | listing times that a copy of the replica has reset | `plan` |
 //! | [`apply`] | from the planned files' bytes to a database file | `apply` |
 //! | [`restore`] | the three together, with one new plan when a file vanishes | both |
 //! | [`cmd`] | what `carlos replica` prints | both |
@@ -32,6 +33,8 @@ pub mod reader;
 pub mod restore;
 #[cfg(feature = "plan")]
 pub mod store;
+#[cfg(feature = "plan")]
+pub mod times;
 #[cfg(all(feature = "plan", feature = "apply"))]
 pub mod writer;
 
@@ -52,3 +55,5 @@ pub use reader::{ByteStream, Fetch, ReadError, ReplicaReader};
 pub use restore::{RestoreFailure, restore_to_file};
 #[cfg(feature = "plan")]
 pub use store::StoreReplica;
+#[cfg(feature = "plan")]
+pub use times::listing_for;

@@ -205,7 +205,7 @@ impl ReplicaFile {
 }
 
 impl Target {
-    const fn truncated(self, resolution: Resolution) -> Self {
+    pub(crate) const fn truncated(self, resolution: Resolution) -> Self {
         match (self, resolution) {
             (Self::Before(ms), Resolution::Second) => Self::Before(ms - ms.rem_euclid(1000)),
             _ => self,
@@ -274,6 +274,11 @@ impl Listing {
     pub fn oldest_ms(&self, resolution: Resolution) -> Option<i64> {
         let beginnings = self.files().filter(|file| file.range.is_snapshot());
         beginnings.map(|file| resolution.after(file.created_ms)).min()
+    }
+
+    /// Corrects the time of one file, by its place in its level.
+    pub(crate) fn set_time(&mut self, level: u8, place: usize, created_ms: i64) {
+        self.levels[usize::from(level)][place].created_ms = created_ms;
     }
 
     fn why_nothing(&self, target: Target, resolution: Resolution) -> PlanError {

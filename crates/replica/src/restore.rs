@@ -6,6 +6,7 @@ use crate::apply::{Restore, RestoreError, RestoreOptions, Restored};
 use crate::download::Download;
 use crate::plan::{Plan, PlanError, ReplanError, Rereading, Target, plan};
 use crate::reader::{ReadError, ReplicaReader};
+use crate::times::listing_for;
 
 /// Why a replica was not restored.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +31,7 @@ impl From<ReplanError> for RestoreFailure {
     }
 }
 
-/// Lists the replica and plans.
+/// Lists the replica and plans; for a time target see [`crate::times`].
 ///
 /// # Errors
 /// Why it cannot be listed, or what the listing lacks.
@@ -38,7 +39,7 @@ pub async fn plan_replica(
     reader: &dyn ReplicaReader,
     target: Target,
 ) -> Result<Plan, RestoreFailure> {
-    Ok(plan(&reader.listing().await?, target, reader.resolution())?)
+    Ok(plan(&listing_for(reader, target).await?, target, reader.resolution())?)
 }
 
 /// Restores `first` to `out`, and says which plan it was in the end. `first` must be a plan for
@@ -59,7 +60,7 @@ pub async fn restore_to_file(
     loop {
         match apply(reader, &plan, out, options).await {
             Err(RestoreFailure::Read(ReadError::Changed { .. })) => {
-                let listing = reader.listing().await?;
+                let listing = listing_for(reader, target).await?;
                 plan = rereading.replan(&listing)?;
             }
             Err(failure) => return Err(failure),
