@@ -118,6 +118,11 @@ impl Asked {
         Self { token: world.token.clone(), place: world.place.clone(), body, key }
     }
 
+    /// The same, asked by somebody else.
+    pub fn with_token(self, token: &Token) -> Self {
+        Self { token: token.clone(), ..self }
+    }
+
     /// Sends it and waits for the first line.
     pub async fn post(self, console: &RunningConsole) -> Result<Open, Refused> {
         let body = self.body.to_bytes();

@@ -1,4 +1,8 @@
 //! The named tests of forwarded reads (db-forward §11.4), one module for each.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::panic)]
 
+mod t15;
+mod t16;
+mod t18;
 mod t4;
+mod t9;
