@@ -8,6 +8,7 @@ use carlos_dbquery::Format as RowFormat;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use crate::admin::Admin;
+use crate::commands::ParamArgs;
 use crate::stack::demo::Demo;
 use crate::stack::dev::Dev;
 use crate::when::parse_duration;
@@ -115,6 +116,14 @@ pub struct Query {
     /// How to print the rows. The default is a table on a terminal and TSV anywhere else.
     #[arg(long, value_enum)]
     pub format: Option<Format>,
+    #[command(flatten)]
+    pub params: ParamArgs,
+    /// Write the rows to this file instead of stdout, once all of them have checked out.
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace the file of --output if there is one.
+    #[arg(long, requires = "output")]
+    pub force: bool,
     /// Give up after this long: `45s`, `15m`, `1h30m`.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub timeout: Option<Duration>,
@@ -134,6 +143,10 @@ pub enum Format {
     Tsv,
     /// One JSON array of objects.
     Json,
+    /// Comma-separated values as RFC 4180 has them, for spreadsheets and loaders.
+    Csv,
+    /// A JSON object a line, and a last line with the count and digest of all.
+    Ndjson,
 }
 
 impl From<Format> for RowFormat {
@@ -142,6 +155,8 @@ impl From<Format> for RowFormat {
             Format::Table => Self::Table,
             Format::Tsv => Self::Tsv,
             Format::Json => Self::Json,
+            Format::Csv => Self::Csv,
+            Format::Ndjson => Self::Ndjson,
         }
     }
 }
@@ -156,7 +171,7 @@ pub enum Replica {
 
 #[derive(Debug, ClapArgs)]
 pub struct ReplicaPlan {
-    /// Where the replica is: `file:///path/to/replica`.
+    /// Where the replica is: `s3://bucket/prefix` or `file:///path/to/replica`.
     pub url: String,
     /// As of this time, instead of the newest.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
@@ -169,7 +184,7 @@ pub struct ReplicaPlan {
 #[derive(Debug, ClapArgs)]
 #[command(after_help = RESTORE_EXAMPLES)]
 pub struct ReplicaRestore {
-    /// Where the replica is: `file:///path/to/replica`.
+    /// Where the replica is: `s3://bucket/prefix` or `file:///path/to/replica`.
     pub url: String,
     /// The file to create. It must not exist yet.
     #[arg(long, value_name = "FILE")]
@@ -192,7 +207,8 @@ Data goes to stdout, everything else to stderr. docs/cli.md lists the exit codes
 
 const CONSOLE_SETTINGS: &str = "\
 Settings:
-  CARLOS_BUCKET         the deployment bucket: file:///path/to/directory
+  CARLOS_BUCKET         the deployment bucket: s3://bucket or file:///path/to/directory
+  CARLOS_S3_ENDPOINT    the server of s3:// buckets, unless it is AWS (docs/cli.md: Stores)
   CARLOS_REGION         the region this console stands in
   CARLOS_DB_FORWARD     1 forwards reads to other regions
   CARLOS_ROOT_KEY_FILE  the key that signs forwarded reads, made by carlos admin keys
@@ -201,7 +217,8 @@ Settings:
 
 const AGENT_SETTINGS: &str = "\
 Settings:
-  CARLOS_BUCKET             the deployment bucket: file:///path/to/directory
+  CARLOS_BUCKET             the deployment bucket: s3://bucket or file:///path/to/directory
+  CARLOS_S3_ENDPOINT        the server of s3:// buckets, unless it is AWS (docs/cli.md: Stores)
   CARLOS_BOX                this box's name
   CARLOS_REGION             the region whose replicas it reads
   CARLOS_RELEASE_PUBKEY     the public keys it takes requests from
@@ -227,11 +244,13 @@ Examples:
   carlos db query acme/shop --instance shop.example.com 'SELECT * FROM orders LIMIT 10'
   carlos db query shop --at -15m --format json 'SELECT * FROM carts'
   carlos db query shop --at 2026-10-07T14:00:00Z --file report.sql > report.tsv
+  carlos db query shop 'SELECT * FROM orders WHERE sku = ?' --param pen
+  carlos db query shop --output orders.csv --format csv 'SELECT * FROM orders'
   echo 'SELECT 1' | carlos db query shop -";
 
 const RESTORE_EXAMPLES: &str = "\
 Examples:
-  carlos replica restore file:///backups/shop --out shop.db
+  carlos replica restore s3://backups/shop --out shop.db
   carlos replica restore file:///backups/shop --out shop.db --at 2026-10-07T14:00:00Z --json";
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ pub mod config;
 pub mod exit;
 pub mod failure;
 pub mod out;
+pub mod output;
 #[cfg(target_os = "linux")]
 pub mod stack;
 #[cfg(not(target_os = "linux"))]

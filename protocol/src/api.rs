@@ -6,6 +6,7 @@ use crate::canon::{self, CanonError};
 use crate::copy::Message;
 use crate::ids::{Account, App, Class, Host, Region};
 use crate::limits::READ_BODY_BYTES;
+use crate::params::Params;
 use crate::seal::ReplyPublic;
 use crate::time::At;
 
@@ -72,6 +73,9 @@ pub struct ReadBody {
     pub op: String,
     /// The statement.
     pub sql: String,
+    /// The values of its parameters.
+    #[serde(default, skip_serializing_if = "Params::is_empty")]
+    pub params: Params,
     /// The copy wanted.
     pub at: At,
     /// Whom to seal the answer for.
@@ -160,6 +164,7 @@ impl ErrorBody {
 mod tests {
     use super::*;
     use crate::copy;
+    use crate::params::tests::longest_params;
     use crate::seal::ReplyKey;
     use crate::testing::Counter;
 
@@ -191,9 +196,17 @@ mod tests {
     #[test]
     fn a_read_body_is_bounded_and_strict() {
         let reply_key = ReplyKey::generate(&mut Counter(1)).public();
-        let body = |sql: String| ReadBody { op: "query".into(), sql, at: At::Newest, reply_key };
-        let longest = body("\u{1}".repeat(crate::limits::SQL_BYTES));
+        let body = |sql: String, params: Params| ReadBody {
+            op: "query".into(),
+            sql,
+            params,
+            at: At::Newest,
+            reply_key,
+        };
+        let longest = body("\u{1}".repeat(crate::limits::SQL_BYTES), longest_params());
         assert_eq!(ReadBody::from_bytes(&longest.to_bytes()), Ok(longest));
+        let bare = body("SELECT 1".into(), Params::default()).to_bytes();
+        assert!(!String::from_utf8(bare).expect("JSON").contains("params"));
         let huge = vec![b' '; READ_BODY_BYTES + 1];
         assert!(matches!(ReadBody::from_bytes(&huge), Err(CanonError::TooLarge { .. })));
         assert!(ReadBody::from_bytes(br#"{"op":"query"}"#).is_err());

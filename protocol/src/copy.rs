@@ -157,6 +157,17 @@ impl Display for Bytes {
     }
 }
 
+/// A count of rows for a person.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows(pub u64);
+
+impl Display for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let noun = if self.0 == 1 { "row" } else { "rows" };
+        write!(f, "{} {noun}", self.0)
+    }
+}
+
 fn fill(row: &'static Row, arguments: &[&dyn Display]) -> Message {
     let mut text = String::with_capacity(row.text.len() + 64);
     let mut pieces = pieces(row.text);
@@ -451,7 +462,7 @@ sentences! {
 
     /// CLI, on stderr after the rows: today's status line.
     "DBL-32" [] None, query_status(rows, host, time, txid) =
-        "%d rows from a copy of %s's database as of %s, transaction %s.";
+        "%s from a copy of %s's database as of %s, transaction %s.";
 
     /// CLI and console: a statement that the guards do not run.
     "DBL-33" ["sql-refused"] Some(Sql), sql_refused(reason) =
@@ -472,6 +483,16 @@ sentences! {
     /// Console: an answer that is not one of this protocol's.
     "DBL-37" [] Some(Unexpected), not_a_console(console) =
         "%s did not answer like a carlos console.";
+
+    /// Console: the read has parameters, and every box of the region is of before them.
+    "DBL-38" [] Some(NoServer), no_binding_box(region) =
+        "no server in region %s takes values for parameters yet. write them into the query, or try \
+         again once it has been updated.";
+
+    /// CLI, on stderr after the status line: the plan was coarser than asked.
+    "DBL-39" [] None, coarser_copy() =
+        "the replica keeps only compacted files of the time you named, so this copy is older than \
+         its last change before then.";
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use thiserror::Error;
 use crate::canon::{self, CanonError};
 use crate::ids::{Digest, Txid};
 use crate::limits::{FRAME_BYTES, PLAN_FILES, SQL_BYTES};
+use crate::params::Params;
 use crate::result::Code;
 use crate::time::Millis;
 
@@ -116,9 +117,7 @@ pub struct WorkerLimits {
     pub restore_ms: u64,
     /// The query, in milliseconds.
     pub query_ms: u64,
-    /// SQLite's temporary storage, in bytes.
-    pub temp_bytes: u64,
-    /// SQLite's heap, in bytes.
+    /// SQLite's heap, sorts and temporary tables included, in bytes.
     pub heap_bytes: u64,
 }
 
@@ -149,6 +148,9 @@ impl Ready {
 pub struct Run {
     /// At most [`SQL_BYTES`] bytes.
     pub sql: String,
+    /// The values of its parameters.
+    #[serde(default, skip_serializing_if = "Params::is_empty")]
+    pub params: Params,
 }
 
 /// How a worker ended.
@@ -388,6 +390,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::params::tests::longest_params;
 
     fn header(files: usize) -> Header {
         let name = "0000000000000001-0000000000000001.ltx".to_owned();
@@ -396,11 +399,14 @@ mod tests {
             output_bytes: 2,
             restore_ms: 3,
             query_ms: 4,
-            temp_bytes: 5,
-            heap_bytes: 6,
+            heap_bytes: 5,
         };
         let file = PlannedFile { level: 9, name, size: u64::MAX / PLAN_FILES as u64 };
         Header { files: vec![file; files], target: Txid(1), limits }
+    }
+
+    fn run(sql: String, params: Params) -> Frame {
+        Frame::Run(Run { sql, params })
     }
 
     fn frames() -> Vec<Frame> {
@@ -418,7 +424,7 @@ mod tests {
             Frame::Header(header(2)),
             Frame::FileData(vec![1, 2, 3]),
             Frame::Ready(ready),
-            Frame::Run(Run { sql: "SELECT 1".into() }),
+            run("SELECT 1".into(), Params::default()),
             Frame::Stop,
             Frame::Output(Vec::new()),
             Frame::Status(status),
@@ -442,7 +448,7 @@ mod tests {
     #[test]
     fn the_largest_plan_and_statement_fit_a_frame() {
         let plan = Frame::Header(header(PLAN_FILES));
-        let run = Frame::Run(Run { sql: "\u{1}".repeat(SQL_BYTES) });
+        let run = run("\u{1}".repeat(SQL_BYTES), longest_params());
         for frame in [plan, run] {
             assert_eq!(decode(&frame.to_bytes().expect("fits")), [Ok(frame)]);
         }
@@ -465,7 +471,7 @@ mod tests {
     fn more_files_or_sql_than_allowed_are_refused() {
         let plan = Frame::Header(header(PLAN_FILES + 1)).to_bytes().expect("fits a frame");
         assert_eq!(decode(&plan)[0], Err(FrameError::OutOfBounds(HEADER)));
-        let run = Frame::Run(Run { sql: "x".repeat(SQL_BYTES + 1) }).to_bytes().expect("fits");
+        let run = run("x".repeat(SQL_BYTES + 1), Params::default()).to_bytes().expect("fits");
         assert_eq!(decode(&run)[0], Err(FrameError::OutOfBounds(RUN)));
     }
 

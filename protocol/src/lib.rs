@@ -16,6 +16,7 @@ pub mod ids;
 pub mod keys;
 pub mod limits;
 pub mod lines;
+pub mod params;
 pub mod picked;
 pub mod records;
 pub mod request;

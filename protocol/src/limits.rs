@@ -125,8 +125,18 @@ pub const REQUEST_BUDGET_WINDOW: Duration = Duration::from_secs(60);
 /// A statement: SQL typed by a person is far below it, and it fits every frame when escaped.
 pub const SQL_BYTES: usize = 64 * 1024;
 
-/// The body of a read request: the statement with every byte escaped as `\u00xx`, and the rest.
-pub const READ_BODY_BYTES: usize = 6 * SQL_BYTES + 16 * 1024;
+/// Parameters of a statement: a form has fewer, and a longer list is data for `json_each(?)`.
+pub const PARAMS: usize = 100;
+
+/// The values of all parameters and their names: as much again as the statement.
+pub const PARAM_BYTES: usize = SQL_BYTES;
+
+/// The name of a parameter: a long word and its first character.
+pub const PARAM_NAME_BYTES: usize = 64;
+
+/// The body of a read request: statement and values with every byte escaped as `\u00xx`, and the
+/// rest, with some 80 bytes of field names for each parameter.
+pub const READ_BODY_BYTES: usize = 6 * (SQL_BYTES + PARAM_BYTES) + 16 * 1024;
 
 /// A signed payload: as [`READ_BODY_BYTES`], with the request's other fields.
 pub const PAYLOAD_BYTES: usize = READ_BODY_BYTES;

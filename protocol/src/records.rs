@@ -21,6 +21,9 @@ pub const VERSION: u32 = 1;
 /// What a box publishes when it can serve forwarded reads (db-forward §7.1).
 pub const DB_READ_CAPABILITY: &str = "db-read-1";
 
+/// What it publishes beside that when it binds the values of [`crate::params`].
+pub const DB_READ_PARAMS_CAPABILITY: &str = "db-read-params-1";
+
 /// A record's bytes.
 pub fn encode<T: Serialize>(record: &T) -> Vec<u8> {
     canon::encode(record)

@@ -8,6 +8,7 @@ use crate::envelope::Payload;
 use crate::ids::{Account, App, Host, Incarnation, ReadId, Region};
 use crate::keys::QueueEntry;
 use crate::limits::{CLOCK_SKEW, EMAIL_BYTES, PICKUP_WINDOW, SQL_BYTES};
+use crate::params::Params;
 use crate::seal::ReplyPublic;
 use crate::time::{At, Seconds};
 
@@ -40,6 +41,10 @@ pub struct ReadRequest {
     pub op: String,
     /// The statement, at most [`SQL_BYTES`] bytes.
     pub sql: String,
+    /// The values of its parameters; absent without any, so that such a request keeps the bytes it
+    /// always had.
+    #[serde(default, skip_serializing_if = "Params::is_empty")]
+    pub params: Params,
     /// The copy wanted.
     pub at: At,
     /// Whom to seal the answer for.
@@ -74,6 +79,8 @@ pub struct NewRequest {
     pub op: String,
     /// See [`ReadRequest::sql`].
     pub sql: String,
+    /// See [`ReadRequest::params`].
+    pub params: Params,
     /// See [`ReadRequest::at`].
     pub at: At,
     /// See [`ReadRequest::reply_key`].
@@ -97,6 +104,7 @@ impl From<NewRequest> for ReadRequest {
             region: new.region,
             op: new.op,
             sql: new.sql,
+            params: new.params,
             at: new.at,
             reply_key: new.reply_key,
             by: new.by,
@@ -205,6 +213,7 @@ pub(crate) mod tests {
     use crate::Ulid;
     use crate::envelope::{KeyFile, RootKeys, verify};
     use crate::limits::ENVELOPE_BYTES;
+    use crate::params::tests::longest_params;
     use crate::seal::ReplyKey;
     use crate::testing::Counter;
 
@@ -222,6 +231,7 @@ pub(crate) mod tests {
             region: Region::parse("uk").expect("label"),
             op: OP_QUERY.into(),
             sql: "SELECT count(*) FROM orders".into(),
+            params: Params::default(),
             at: At::Newest,
             reply_key: ReplyKey::generate(&mut Counter(5)).public(),
             by: "member@example.com".into(),
@@ -275,7 +285,7 @@ pub(crate) mod tests {
         let roots: RootKeys = [key.public()].into_iter().collect();
         let sql = "\u{1}".repeat(SQL_BYTES);
         let by = "b".repeat(EMAIL_BYTES);
-        let request = ReadRequest { sql, by, ..request() };
+        let request = ReadRequest { sql, by, params: longest_params(), ..request() };
         let bytes = key.sign(&request).expect("within bounds").to_bytes();
         assert!(bytes.len() <= ENVELOPE_BYTES);
         assert_eq!(verify(&roots, &bytes), Ok(request));

@@ -35,6 +35,14 @@ pub struct Summary {
     pub cap_bytes: u64,
     /// SQLite's own text, for `sql-error`; at most [`MESSAGE_BYTES`].
     pub sql_error: String,
+    /// The copy is older than asked for by more than the replica's usual step: the files around
+    /// that time have been compacted into one. Absent when not.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub coarser: bool,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// A digest that may be absent, written as empty text.

@@ -10,6 +10,7 @@ use carlos_protocol::envelope::{KeyFile, RootKeys, verify};
 use carlos_protocol::ids::{
     Account, App, BoxName, Capability, Digest, Host, Incarnation, Nonce, ReadId, Region, Txid,
 };
+use carlos_protocol::params::{Param, ParamName, ParamValue, Params, Real};
 use carlos_protocol::picked::Picked;
 use carlos_protocol::records::{
     self, AccountRecord, Activity, ChainEntry, Edges, HostRecord, Member, Move, Status, TokenRecord,
@@ -74,16 +75,40 @@ fn capabilities() -> impl Strategy<Value = Vec<Capability>> {
     prop::collection::vec(label(), 0..5)
 }
 
+fn param_value() -> impl Strategy<Value = ParamValue> {
+    prop_oneof![
+        Just(ParamValue::Null),
+        any::<i64>().prop_map(ParamValue::Int),
+        any::<f64>().prop_filter_map("finite", Real::new).prop_map(ParamValue::Real),
+        any::<String>().prop_map(ParamValue::Text),
+        any::<Vec<u8>>().prop_map(ParamValue::Blob),
+    ]
+}
+
+fn params() -> impl Strategy<Value = Params> {
+    let positional = prop::collection::vec(param_value().prop_map(Param::positional), 0..6);
+    let named = prop::collection::btree_map("[:@$][A-Za-z0-9_]{1,63}", param_value(), 0..6);
+    let named = named.prop_map(|named| {
+        let named = named.into_iter();
+        named
+            .map(|(name, value)| Param::named(ParamName::parse(&name).expect("a name"), value))
+            .collect()
+    });
+    prop_oneof![positional, named].prop_map(|params| Params::new(params).expect("within bounds"))
+}
+
 prop_compose! {
     fn request()(
         (id, account, app, host) in (read_id(), label::<Account>(), label::<App>(), host()),
         (region, op, sql, at) in (label(), "[a-z]{1,9}", any::<String>(), at()),
+        params in params(),
         (reply_key, by) in (reply_key(), any::<String>()),
         (issued_at, ulid) in (seconds(), any::<u128>()),
     ) -> ReadRequest {
         let incarnation = Incarnation::of(&account, &app, &host, Ulid::from(ulid));
         NewRequest {
-            id, account, app, host, incarnation, region, op, sql, at, reply_key, by, issued_at,
+            id, account, app, host, incarnation, region, op, sql, params, at, reply_key, by,
+            issued_at,
         }
         .into()
     }
@@ -104,10 +129,12 @@ prop_compose! {
         txid in any::<u64>(),
         (time, oldest) in (prop::option::of(millis()), prop::option::of(millis())),
         (rows, bytes, restored_bytes, cap_bytes) in any::<(u64, u64, u64, u64)>(),
-        (sha256, sql_error) in (prop::option::of(digest()), any::<String>()),
+        (sha256, sql_error, coarser) in (prop::option::of(digest()), any::<String>(), any::<bool>()),
     ) -> Summary {
         let (txid, sha256) = (Txid(txid), Sha256Text(sha256));
-        Summary { txid, time, rows, bytes, sha256, oldest, restored_bytes, cap_bytes, sql_error }
+        Summary {
+            txid, time, rows, bytes, sha256, oldest, restored_bytes, cap_bytes, sql_error, coarser,
+        }
     }
 }
 
@@ -227,8 +254,11 @@ proptest! {
     }
 
     #[test]
-    fn bodies_of_reads(op: String, sql: String, at in at(), reply_key in reply_key()) {
-        let body = ReadBody { op, sql, at, reply_key };
+    fn bodies_of_reads(
+        op: String, sql: String, params in params(), at in at(), reply_key in reply_key(),
+    ) {
+        let body = ReadBody { op, sql, params: params.clone(), at, reply_key };
+        prop_assert_eq!(round_trip(&params), params);
         prop_assert_eq!(ReadBody::from_bytes(&body.to_bytes()), Ok(body));
     }
 

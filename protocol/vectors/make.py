@@ -214,7 +214,8 @@ def sign(secret, key_id, payload):
     return {"payload": b64(payload), "key": key_id, "sig": b64(sig)}
 
 
-def request(sql, at):
+def request(sql, at, params=None):
+    given = {"params": params} if params else {}
     return {
         "purpose": "carlos-db-read-v1",
         "v": 1,
@@ -226,11 +227,24 @@ def request(sql, at):
         "region": "uk",
         "op": "query",
         "sql": sql,
+        **given,
         "at": at,
         "reply_key": b64(point(p256(RECIPIENT))),
         "by": "member@example.com",
         "issued_at": rfc3339(ISSUED * 1000),
     }
+
+
+def params():
+    """One value of each type, by position."""
+    values = [
+        "null",
+        {"int": -(1 << 63)},
+        {"real": struct.pack(">d", -1.5).hex()},
+        {"text": "it's \"é\"\0"},
+        {"blob": b64(bytes([0, 255]))},
+    ]
+    return [{"value": value} for value in values]
 
 
 def envelopes():
@@ -246,13 +260,17 @@ def envelopes():
     cert = sign(ROOT, root_id, canonical(cert).encode())
     plain = canonical(request("SELECT count(*) FROM orders", ""))
     awkward = canonical(request("SELECT '\0\t\n\"\\é/\x7f'", rfc3339(ISSUED * 1000 - 750, 3)))
+    bound = canonical(request("SELECT ?, ?, ?, ?, ?", "", params()))
+    named = canonical(request("SELECT :id", "", [{"name": ":id", "value": {"int": 7}}]))
     spaced = plain.replace('"v":1', '"v": 1')
     other = plain.replace("carlos-db-read-v1", "carlos-host-retry-v1")
     later = plain.replace('"v":1', '"v":2')
     extra = plain[:-1] + ',"bucket":"b"}'
     reorder = '{"v":1,"purpose":"carlos-db-read-v1",' + plain.split(",", 2)[2]
+    empty = plain.replace(',"at":', ',"params":[],"at":')
+    mixed = named.replace('"params":[', '"params":[{"value":"null"},')
     accepted = [{"payload": p, "envelope": canonical(sign(ROOT, root_id, p.encode()))}
-                for p in (plain, awkward)]
+                for p in (plain, awkward, bound, named)]
     bare_sig = ed25519.Ed25519PrivateKey.from_private_bytes(ROOT).sign(plain.encode())
     bare = {"payload": b64(plain.encode()), "key": root_id, "sig": b64(bare_sig)}
     refused = [
@@ -267,6 +285,8 @@ def envelopes():
         ("UnknownVersion", canonical(sign(ROOT, root_id, later.encode()))),
         ("Malformed", canonical(sign(ROOT, root_id, extra.encode()))),
         ("Malformed", "{}"),
+        ("NotCanonical", canonical(sign(ROOT, root_id, empty.encode()))),
+        ("Malformed", canonical(sign(ROOT, root_id, mixed.encode()))),
     ]
     return {
         "root_secret": ROOT.hex(),
@@ -363,6 +383,7 @@ def bodies():
         "picked": canonical(picked),
         "result": canonical(result(bytes(97))),
         "summary": canonical(summary()),
+        "summary_coarser": canonical({**summary(), "coarser": True}),
         "host": canonical(host_record()),
         "host_moving": canonical(moving),
         "account": canonical({"v": 1, "account": "acme", "members": [member]}),
@@ -398,7 +419,7 @@ def frames():
         "files": [{"level": 9, "name": f"{1:016x}-{42:016x}.ltx", "size": 512}],
         "target": "0x000000000000002a",
         "limits": {"restored_bytes": 2 << 30, "output_bytes": 64 << 20, "restore_ms": 600000,
-                   "query_ms": 300000, "temp_bytes": 1 << 26, "heap_bytes": 1 << 28},
+                   "query_ms": 300000, "heap_bytes": 1 << 28},
     }
     ready = {"txid": "0x000000000000002a", "pages": 2, "page_size": 4096,
              "time": rfc3339(ISSUED * 1000 - 750, 3)}
@@ -412,6 +433,7 @@ def frames():
         ("file data", frame(3, bytes(range(8)))),
         ("ready", frame(4, canonical(ready).encode())),
         ("run", frame(5, canonical({"sql": "SELECT 1"}).encode())),
+        ("run with values", frame(5, canonical({"sql": "SELECT ?1", "params": params()}).encode())),
         ("stop", frame(6, b"")),
         ("output", frame(7, stream)),
         ("status", frame(8, canonical(status).encode())),

@@ -3,11 +3,14 @@
 mod account;
 mod choose;
 mod listing;
+mod params;
 pub(crate) mod query;
 pub(crate) mod reading;
 mod replica;
 pub(crate) mod services;
 mod sql;
+
+pub use self::params::ParamArgs;
 
 use std::process::ExitCode;
 

@@ -9,6 +9,7 @@ use carlos_protocol::copy;
 use carlos_protocol::ids::Region;
 use carlos_protocol::limits::{CLIENT_TIME, PICKUP_WINDOW};
 use carlos_protocol::lines::Line;
+use carlos_protocol::params::Params;
 use carlos_protocol::request::OP_QUERY;
 use carlos_protocol::result::{ReadResult, State};
 use carlos_protocol::seal::ReplyKey;
@@ -34,9 +35,15 @@ impl Reading<'_> {
     ///
     /// # Errors
     /// Everything but a done and verified read, as its sentence.
-    pub(crate) async fn run(&self, sql: String, at: At) -> Result<Verified, Failure> {
+    pub(crate) async fn run(
+        &self,
+        sql: String,
+        params: Params,
+        at: At,
+    ) -> Result<Verified, Failure> {
         let key = ReplyKey::generate(&mut Draw(self.context));
-        let body = ReadBody { op: OP_QUERY.to_owned(), sql, at, reply_key: key.public() };
+        let (op, reply_key) = (OP_QUERY.to_owned(), key.public());
+        let body = ReadBody { op, sql, params, at, reply_key };
         let whole = async {
             let response = match self.client.open_read(self.place, &body).await {
                 Ok(response) => response,

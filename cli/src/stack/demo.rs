@@ -8,6 +8,7 @@ use carlos_bucket::Context;
 use carlos_dbquery::Format;
 use carlos_protocol::ids::Region;
 use carlos_protocol::lines::Line;
+use carlos_protocol::params::Params;
 use carlos_protocol::request::OP_QUERY;
 use carlos_protocol::time::At;
 use clap::Args;
@@ -109,7 +110,7 @@ async fn ask(stack: &Stack, context: &Context) -> Result<(Verified, Seen), Failu
     };
     let reading =
         Reading { client: &client, context, place: &place, region: &region, watch: &watch };
-    let verified = reading.run(sample::QUERY.to_owned(), At::Newest).await?;
+    let verified = reading.run(sample::QUERY.to_owned(), Params::default(), At::Newest).await?;
     Ok((verified, seen.into_inner().unwrap_or_else(PoisonError::into_inner)))
 }
 

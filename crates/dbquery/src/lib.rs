@@ -12,6 +12,7 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_macros))]
 
+mod bind;
 mod guard;
 mod integrity;
 mod real;
@@ -25,5 +26,5 @@ pub use guard::{MAX_SQL_BYTES, Refusal, check_query_bytes, check_query_sql};
 pub use integrity::{IntegrityError, IntegrityMode, integrity};
 pub use real::format_real;
 pub use render::{Format, RenderError, render};
-pub use runner::{HEAP_BYTES, Limits, QueryError, Ran, run};
+pub use runner::{HEAP_BYTES, Limits, Query, QueryError, Ran, run};
 pub use stop::Stop;

@@ -6,10 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use carlos_protocol::limits::{OUTPUT_BYTES, QUERY_TIME};
+use carlos_protocol::params::Param;
 use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::types::ValueRef;
 use rusqlite::{Batch, Row, Statement};
 
+use crate::bind::bind;
 use crate::guard::{Refusal, check_query_sql};
 use crate::rows::{Totals, Value, WriteError, Writer};
 use crate::session::Session;
@@ -36,6 +38,21 @@ impl Default for Limits {
 /// Half of the worker's `MemoryMax=512M` (db-forward §8.3): the rest is the process itself, the
 /// copy of a value on its way out, and the pages the kernel caches for the file.
 pub const HEAP_BYTES: u64 = 256 * 1024 * 1024;
+
+/// A statement and the values of its parameters. Plain text is one without any.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<'q> {
+    /// One statement.
+    pub sql: &'q str,
+    /// All by position or all by name; every parameter has one, and none is left over.
+    pub params: &'q [Param],
+}
+
+impl<'q> From<&'q str> for Query<'q> {
+    fn from(sql: &'q str) -> Self {
+        Self { sql, params: &[] }
+    }
+}
 
 /// What a query came to. The digest and the byte count are over the row stream.
 pub type Ran = Totals;
@@ -78,26 +95,27 @@ pub enum QueryError {
 /// The clock and the stop are looked at between SQLite's instructions and between rows. One call of
 /// `instr` or `LIKE` on texts of many megabytes is one instruction and can take minutes, and a sink
 /// can block: the process that runs a tenant's SQL ends itself some seconds after the deadline.
-pub fn run(
+pub fn run<'q>(
     path: &Path,
-    sql: &str,
+    query: impl Into<Query<'q>>,
     limits: &Limits,
     sink: &mut dyn Write,
     stop: &Stop,
 ) -> Result<Ran, QueryError> {
-    check_query_sql(sql)?;
+    let query = query.into();
+    check_query_sql(query.sql)?;
     contain_panics(|| {
         let session = Session::open(path, limits, stop)?;
-        let mut statement = prepare(&session, sql)?;
+        let mut statement = prepare(&session, query)?;
         stream(&session, &mut statement, limits.output, sink)
     })
 }
 
-/// Compiles `sql` and makes sure that it is one statement, reads only, and lacks nothing.
-fn prepare<'s>(session: &'s Session, sql: &str) -> Result<Statement<'s>, QueryError> {
-    let mut batch = Batch::new(session.conn(), sql);
+/// Compiles a query and makes sure that it is one statement, reads only, and lacks nothing.
+fn prepare<'s>(session: &'s Session, query: Query<'_>) -> Result<Statement<'s>, QueryError> {
+    let mut batch = Batch::new(session.conn(), query.sql);
     let first = batch.next().map_err(|error| session.explain(&error))?;
-    let statement = first.ok_or(Refusal::Empty)?;
+    let mut statement = first.ok_or(Refusal::Empty)?;
     // One step at a time: rusqlite's own check compiles all statements of a text, one inside the
     // other, and 64 KB of them would overflow the stack.
     if !matches!(batch.next(), Ok(None)) {
@@ -106,10 +124,7 @@ fn prepare<'s>(session: &'s Session, sql: &str) -> Result<Statement<'s>, QueryEr
     if !statement.readonly() {
         return Err(Refusal::NotAllowed { what: "it writes".to_owned() }.into());
     }
-    if statement.parameter_count() > 0 {
-        let name = statement.parameter_name(1).unwrap_or("?").to_owned();
-        return Err(Refusal::Parameter { name }.into());
-    }
+    bind(session, &mut statement, query.params)?;
     Ok(statement)
 }
 

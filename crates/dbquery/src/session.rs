@@ -150,8 +150,8 @@ const MAX_INSTRUCTIONS: i32 = 250_000;
 /// SQLite's own default, stated: deep trees recurse on the stack.
 const MAX_EXPRESSION_DEPTH: i32 = 1_000;
 
-/// Nothing is bound, but a statement that names `?32766` would still allocate for all of them.
-const MAX_VARIABLES: i32 = 100;
+/// As many as values can come; a statement that names `?32766` would allocate for all of them.
+const MAX_VARIABLES: i32 = carlos_protocol::limits::PARAMS as i32;
 
 fn bound(conn: &Connection) -> rusqlite::Result<()> {
     for (limit, most) in [

@@ -1,5 +1,6 @@
 //! What the box says about itself, and the probe that decides it (db-forward §7.1).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -7,19 +8,26 @@ use carlos_bucket::{Append, Chain, ChainError, Pulse, Purpose};
 use carlos_protocol::ids::{Capability, Principal, Revision};
 use carlos_protocol::keys::{Key, edges_chain};
 use carlos_protocol::limits::{PROBE_EVERY, STATUS_EVERY};
-use carlos_protocol::records::{self, DB_READ_CAPABILITY, Edges, Status};
-use std::sync::Arc;
+use carlos_protocol::records::{
+    self, DB_READ_CAPABILITY, DB_READ_PARAMS_CAPABILITY, Edges, Status,
+};
 
 use crate::agent::Agent;
 use crate::worker::hold::{WorkerHold, running};
 use crate::worker::talk::Talk;
 
-/// After a probe that was skipped or failed: a person notices five minutes, and a probe every few
-/// seconds costs one short-lived process.
-const PROBE_AGAIN: Duration = Duration::from_secs(5);
+/// After a probe that failed: a repaired worker is back within half a minute, a broken one costs
+/// two short-lived processes a minute.
+const FAILED_AGAIN: Duration = Duration::from_secs(30);
+
+/// After a probe that was skipped: it starts nothing, and orphans end within seconds.
+const SKIPPED_AGAIN: Duration = Duration::from_secs(5);
 
 /// After a publication that the bucket did not confirm.
 const PUBLISH_AGAIN: Duration = Duration::from_secs(5);
+
+/// What a box that can serve publishes, sorted.
+const CAPABILITIES: [&str; 2] = [DB_READ_CAPABILITY, DB_READ_PARAMS_CAPABILITY];
 
 /// Publishes edges and status until the agent drains, and that it drains as the last thing.
 pub(crate) async fn publish(agent: &Agent) {
@@ -87,13 +95,13 @@ impl<'a> Publisher<'a> {
     }
 
     fn now(&self) -> Edges {
-        let capability = Capability::parse(DB_READ_CAPABILITY).expect("the name is a label");
-        let capabilities = self.agent.is_ready().then_some(capability);
+        let capabilities = if self.agent.is_ready() { &CAPABILITIES[..] } else { &[] };
+        let capability = |name: &&str| Capability::parse(name).expect("the names are labels");
         Edges {
             v: records::VERSION,
             box_name: self.agent.config.box_name.clone(),
             region: self.agent.config.region.clone(),
-            capabilities: capabilities.into_iter().collect(),
+            capabilities: capabilities.iter().map(capability).collect(),
             draining: self.agent.draining.is_cancelled(),
         }
     }
@@ -139,10 +147,10 @@ pub(crate) async fn keep_ready(agent: &Agent) {
             }
             Probe::Failed => {
                 agent.set_ready(false);
-                PROBE_AGAIN
+                FAILED_AGAIN
             }
             // The last result stands until a probe can run.
-            Probe::Skipped => PROBE_AGAIN,
+            Probe::Skipped => SKIPPED_AGAIN,
         };
         tokio::select! {
             biased;

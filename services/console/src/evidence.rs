@@ -9,7 +9,7 @@ use carlos_protocol::{
     ids::{BoxName, Region, Revision},
     keys::{self, Key},
     limits,
-    records::{ChainEntry, DB_READ_CAPABILITY, Edges, Status, VERSION},
+    records::{ChainEntry, DB_READ_CAPABILITY, DB_READ_PARAMS_CAPABILITY, Edges, Status, VERSION},
 };
 use futures::{StreamExt, stream};
 
@@ -29,12 +29,24 @@ pub(crate) enum Verdict {
     NoneCapable,
     /// Capable boxes, none of them fresh (DBF-2).
     NoneLive,
+    /// Fresh capable boxes, none of which would understand a request with parameters.
+    NoneBinds,
+}
+
+/// What a read asks of its box.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// A statement alone.
+    Reads,
+    /// A statement with values. A box of before them leaves such a request alone, so it never runs
+    /// without its values; the refusal here spares the person the pickup window.
+    Params,
 }
 
 /// Reads what every box says of itself and judges `region` by it.
-pub(crate) async fn judge(bucket: &Bucket, region: &Region) -> Verdict {
+pub(crate) async fn judge(bucket: &Bucket, region: &Region, needs: Needs) -> Verdict {
     match gather(bucket).await {
-        Ok(boxes) => decide(&boxes, region),
+        Ok(boxes) => decide(&boxes, region, needs),
         Err(gap) => {
             tracing::info!(%gap, "evidence about boxes is incomplete, the read is asked for");
             Verdict::Ask
@@ -47,6 +59,7 @@ pub(crate) async fn judge(bucket: &Bucket, region: &Region) -> Verdict {
 struct Serving {
     region: Region,
     capable: bool,
+    binds: bool,
     fresh: bool,
 }
 
@@ -67,15 +80,19 @@ enum Gap {
     Behind(BoxName),
 }
 
-fn decide(boxes: &[Serving], region: &Region) -> Verdict {
+fn decide(boxes: &[Serving], region: &Region, needs: Needs) -> Verdict {
     let mut capable =
         boxes.iter().filter(|found| found.region == *region && found.capable).peekable();
     if capable.peek().is_none() {
         return Verdict::NoneCapable;
     }
-    match capable.any(|found| found.fresh) {
+    let mut live = capable.filter(|found| found.fresh).peekable();
+    if live.peek().is_none() {
+        return Verdict::NoneLive;
+    }
+    match needs == Needs::Reads || live.any(|found| found.binds) {
         true => Verdict::Ask,
-        false => Verdict::NoneLive,
+        false => Verdict::NoneBinds,
     }
 }
 
@@ -138,7 +155,8 @@ async fn look(
     }
     let edges = edges(bucket, &name, head).await.ok_or_else(|| Gap::Edges(name.clone()))?;
     let capable = edges.serves(DB_READ_CAPABILITY);
-    Ok(Some(Serving { region: edges.region, capable, fresh }))
+    let binds = edges.serves(DB_READ_PARAMS_CAPABILITY);
+    Ok(Some(Serving { region: edges.region, capable, binds, fresh }))
 }
 
 async fn status(bucket: &Bucket, name: &BoxName) -> Option<Status> {

@@ -24,6 +24,7 @@ mod timings;
 
 use std::sync::Arc;
 
+use axum::Router;
 use carlos_bucket::Bucket;
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -44,14 +45,24 @@ pub async fn run(
 ) {
     let tasks = TaskTracker::new();
     let context = bucket.context().clone();
-    let console = Arc::new(Console::new(&config, bucket, tasks.clone(), shutdown.clone()));
     let server = Server {
         context,
-        app: routes::router(console),
+        app: service(&config, bucket, tasks.clone(), shutdown.clone()),
         timings: config.timings,
         max_connections: config.max_connections,
         tasks,
         shutdown,
     };
     server.serve(listener).await;
+}
+
+/// Every route of one console, as [`run`] serves them on each connection: what a simulation asks
+/// without a socket. Reads run in `tasks` and end with `shutdown`.
+pub fn service(
+    config: &ConsoleConfig,
+    bucket: Bucket,
+    tasks: TaskTracker,
+    shutdown: CancellationToken,
+) -> Router {
+    routes::router(Arc::new(Console::new(config, bucket, tasks, shutdown)))
 }

@@ -37,6 +37,7 @@ pub(crate) enum Refusal {
     /// Not served here, and this is how it can be (db-forward §5.5 step 1).
     Forward(Arc<HostRecord>),
     Moving(Arc<HostRecord>),
+    NoneBinds(Arc<HostRecord>),
     NoneCapable(Arc<HostRecord>),
     NoneLive(Arc<HostRecord>),
     NotFound,
@@ -67,6 +68,7 @@ impl Refusal {
             Self::Class(..)
             | Self::Forward(_)
             | Self::Moving(_)
+            | Self::NoneBinds(_)
             | Self::NoneCapable(_)
             | Self::NoneLive(_)
             | Self::Residency(_) => StatusCode::CONFLICT,
@@ -84,6 +86,7 @@ impl Refusal {
             Self::Class(ClassRefusal::Pooled, record) => copy::in_pool(&record.host),
             Self::Forward(record) => copy::update_to_forward(&record.host, &record.region),
             Self::Moving(record) => copy::moving(&record.host),
+            Self::NoneBinds(record) => copy::no_binding_box(&record.region),
             Self::NoneCapable(record) => copy::no_capable_box(&record.host, &record.region),
             Self::NoneLive(record) => copy::no_live_box(&record.host, &record.region),
             Self::NotFound => copy::not_found(),

@@ -18,7 +18,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use crate::{
     console::Console,
-    evidence::{self, Verdict},
+    evidence::{self, Needs, Verdict},
     gate::{Door, Person},
     reads::{LineBody, Order},
     refusal::Refusal,
@@ -89,7 +89,7 @@ async fn list_door(
         let person = console.person(&headers).await?;
         let door = console.door(&person, names_of(names)?).await?;
         door.check_forwarding()?;
-        capable(&console, &door).await?;
+        capable(&console, &door, Needs::Reads).await?;
         Ok(door.record)
     });
     Err(Refusal::Forward(record.await?))
@@ -112,8 +112,9 @@ async fn reads(
     let signer = door.check_forwarding()?;
     let body = read_body(&console, &head.headers, body).await?;
     let order = order(&door, &person, &body)?;
+    let needs = if order.params.is_empty() { Needs::Reads } else { Needs::Params };
     let opened = time.within(async {
-        capable(&console, &door).await?;
+        capable(&console, &door, needs).await?;
         let admitted = console.admission.admit(&person.email).ok_or(Refusal::TooManyOpen)?;
         Ok(console.reads.start(signer, order, admitted).await?)
     });
@@ -124,12 +125,13 @@ fn names_of(names: Names<(String, String, String)>) -> Answer<(String, String, S
     names.map(|Path(names)| names).map_err(|_| Refusal::NotFound)
 }
 
-async fn capable(console: &Console, door: &Door) -> Answer<()> {
+async fn capable(console: &Console, door: &Door, needs: Needs) -> Answer<()> {
     let record = &door.record;
-    match evidence::judge(&console.bucket, &record.region).await {
+    match evidence::judge(&console.bucket, &record.region, needs).await {
         Verdict::Ask => Ok(()),
         Verdict::NoneCapable => Err(Refusal::NoneCapable(record.clone())),
         Verdict::NoneLive => Err(Refusal::NoneLive(record.clone())),
+        Verdict::NoneBinds => Err(Refusal::NoneBinds(record.clone())),
     }
 }
 
@@ -164,10 +166,12 @@ fn order(door: &Door, person: &Person, body: &[u8]) -> Answer<Order> {
     if asked.op != OP_QUERY {
         return Err(Refusal::UnknownOp(asked.op));
     }
-    statement::check(&asked.sql).map_err(|error| Refusal::Statement(error, record.clone()))?;
+    let checked = statement::check(&asked.sql, &asked.params);
+    checked.map_err(|error| Refusal::Statement(error, record.clone()))?;
     Ok(Order {
         record,
         sql: asked.sql,
+        params: asked.params,
         at: asked.at,
         reply_key: asked.reply_key,
         by: person.email.clone(),

@@ -3,7 +3,7 @@
 //! The console links no SQLite and never judges what a statement does; that is the worker's guard.
 //! These checks keep what could not be run unchanged from being signed (db-forward §5.5 step 3).
 
-use carlos_protocol::limits::SQL_BYTES;
+use carlos_protocol::{limits::SQL_BYTES, params::Params};
 
 /// A statement that is not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,11 +18,12 @@ pub(crate) enum StatementError {
     TooLong(usize),
 }
 
-pub(crate) fn check(sql: &str) -> Result<(), StatementError> {
+/// Checks a statement and the values that go with it.
+pub(crate) fn check(sql: &str, params: &Params) -> Result<(), StatementError> {
     if sql.len() > SQL_BYTES {
         return Err(StatementError::TooLong(sql.len()));
     }
-    if sql.contains(char::REPLACEMENT_CHARACTER) {
+    if sql.contains(char::REPLACEMENT_CHARACTER) || !params.are_sendable() {
         return Err(StatementError::Replaced);
     }
     if sql.contains('\0') {
@@ -36,7 +37,13 @@ pub(crate) fn check(sql: &str) -> Result<(), StatementError> {
 
 #[cfg(test)]
 mod tests {
+    use carlos_protocol::params::{Param, ParamValue};
+
     use super::*;
+
+    fn check(sql: &str) -> Result<(), StatementError> {
+        super::check(sql, &Params::default())
+    }
 
     #[test]
     fn each_text_has_its_answer() {
@@ -46,5 +53,8 @@ mod tests {
         assert_eq!(check("select '\u{fffd}'"), Err(StatementError::Replaced));
         assert_eq!(check("select 1\0"), Err(StatementError::Nul));
         assert_eq!(check(" \n\t"), Err(StatementError::Empty));
+        let value = ParamValue::Text("\u{fffd}".into());
+        let params = Params::new(vec![Param::positional(value)]).unwrap();
+        assert_eq!(super::check("select ?", &params), Err(StatementError::Replaced));
     }
 }

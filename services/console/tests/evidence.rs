@@ -10,9 +10,13 @@ use carlos_bucket::{
     fault::{Fault, FaultStore, Rule},
     layer::Op,
 };
-use carlos_protocol::{keys::Key, records::DB_READ_CAPABILITY};
+use carlos_protocol::{
+    keys::Key,
+    records::{DB_READ_CAPABILITY, DB_READ_PARAMS_CAPABILITY},
+};
 use common::{DOOR, READS, Rig, SQL, read_body, rev, rig, rig_with};
 use object_store::memory::InMemory;
+use serde_json::json;
 
 /// The code of a refusal, or nothing for an open read.
 async fn answer(rig: &Rig) -> Option<String> {
@@ -58,6 +62,22 @@ async fn capable_boxes_that_are_silent_are_dbf_2() {
     }
     rig.status("box-uk", "uk", now - 140).await;
     assert_eq!(answer(&rig).await, None);
+}
+
+#[tokio::test]
+async fn values_go_only_where_a_live_box_takes_them() {
+    let rig = rig().await;
+    let mut body = read_body("SELECT :id");
+    body["params"] = json!([{"name": ":id", "value": {"int": 7}}]);
+    assert_eq!(rig.refused(&body).await.code(), "DBL-38");
+    assert!(rig.keys("db-reads").await.is_empty() && rig.keys("activity").await.is_empty());
+    rig.a_box("box-us", "us", &[DB_READ_CAPABILITY, DB_READ_PARAMS_CAPABILITY], false).await;
+    assert_eq!(rig.refused(&body).await.code(), "DBL-38");
+    assert_eq!(answer(&rig).await, None, "a query without values is not held up");
+    rig.a_box("box-uk-2", "uk", &[DB_READ_CAPABILITY, DB_READ_PARAMS_CAPABILITY], false).await;
+    let id = rig.open_with(&body).await.admitted().await;
+    let signed = serde_json::to_value(rig.signed(id).await).unwrap();
+    assert_eq!(signed["params"], body["params"]);
 }
 
 #[tokio::test]

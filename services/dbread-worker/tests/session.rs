@@ -22,12 +22,12 @@ use carlos_protocol::frames::Frame;
 use carlos_protocol::frames::FrameDecoder;
 use carlos_protocol::frames::Hello;
 use carlos_protocol::frames::Outcome;
-use carlos_protocol::frames::Run;
 use carlos_protocol::frames::Sandbox;
 use carlos_protocol::limits;
 use proptest::prelude::*;
 use support::LIMITS;
 use support::Replica;
+use support::run;
 
 #[derive(Default)]
 struct Heard(Vec<Frame>);
@@ -93,7 +93,7 @@ fn every_phase_has_its_own_time() {
     assert!(matches!(bench.said_last(), Frame::Ready(_)));
     assert_eq!(bench.limit(), (limits::OWNER_TIME, Outcome::Stopped));
     assert!(!bench.session.may_end());
-    let over = bench.take(Frame::Run(Run { sql: "SELECT 1".to_owned() }));
+    let over = bench.take(run("SELECT 1"));
     assert_eq!(over, Next::Over(Outcome::Done));
     assert_eq!(bench.limit().1, Outcome::Timeout);
     assert!(bench.session.may_end());
@@ -126,19 +126,18 @@ fn nothing_is_answered_after_the_status() {
     let mut bench = Bench::new();
     bench.receive(&Replica::shop(), 0);
     bench.take(Frame::Stop);
-    let over = bench.take(Frame::Run(Run { sql: "SELECT 1".to_owned() }));
+    let over = bench.take(run("SELECT 1"));
     assert_eq!(over, Next::Over(Outcome::BadInput));
     assert!(!bench.heard.0.iter().any(|frame| matches!(frame, Frame::Output(_))));
 }
 
 /// A whole conversation of the peer's, as bytes.
 fn conversation(replica: &Replica) -> Vec<u8> {
-    let run = Run { sql: "SELECT * FROM item, note".to_owned() };
     let frames = [
         Frame::Hello(Hello { v: frames::VERSION, sandbox: None }),
         Frame::Header(replica.header(LIMITS)),
         Frame::FileData(replica.bytes.clone()),
-        Frame::Run(run),
+        run("SELECT * FROM item, note"),
     ];
     frames.iter().flat_map(|frame| frame.to_bytes().unwrap()).collect()
 }

@@ -7,6 +7,7 @@ use carlos_protocol::api::{self, ErrorBody, ReadBody};
 use carlos_protocol::copy::Exit;
 use carlos_protocol::ids::ReadId;
 use carlos_protocol::lines::Line;
+use carlos_protocol::params::Params;
 use carlos_protocol::request::OP_QUERY;
 use carlos_protocol::result::{ReadResult, State};
 use carlos_protocol::seal::ReplyKey;
@@ -112,6 +113,7 @@ impl Asked {
         let body = ReadBody {
             op: OP_QUERY.to_owned(),
             sql: sql.to_owned(),
+            params: Params::default(),
             at: At::Newest,
             reply_key: key.public(),
         };

@@ -5,6 +5,7 @@ use carlos_bucket::{Bucket, Outcome, Purpose, Serial};
 use carlos_protocol::envelope::Payload;
 use carlos_protocol::ids::ReadId;
 use carlos_protocol::keys::{Key, QueueEntry};
+use carlos_protocol::params::Params;
 use carlos_protocol::request::{NewRequest, OP_QUERY, ReadRequest};
 use carlos_protocol::seal::ReplyKey;
 use carlos_protocol::time::{At, Seconds};
@@ -38,6 +39,7 @@ impl<'w> Forger<'w> {
             region: parse("uk"),
             op: OP_QUERY.to_owned(),
             sql: World::SQL.to_owned(),
+            params: Params::default(),
             at: At::Newest,
             reply_key: ReplyKey::generate(entropy).public(),
             by: crate::world::EMAIL.to_owned(),

@@ -36,7 +36,13 @@ pub enum Refusal {
     /// SQLite reads up to a NUL and would drop the rest silently.
     #[error("the query holds a NUL byte. remove it and run it again.")]
     Nul,
-    /// Parameters: there is nothing to bind, and NULL would be a silent wrong answer.
+    /// A parameter with a name, and values by position: which is which would be a guess.
+    #[error("the parameter {name} has a name. give its value by that name.")]
+    NamedParameter {
+        /// The parameter, as typed.
+        name: String,
+    },
+    /// A parameter without a value: NULL would be a silent wrong answer.
     #[error("the query has a parameter ({name}), and carlos db has no value for it.")]
     Parameter {
         /// The first parameter, as typed.
@@ -51,6 +57,12 @@ pub enum Refusal {
     /// More than one statement.
     #[error("carlos db runs one statement at a time. remove everything after the first one.")]
     TwoStatements,
+    /// A value that nothing takes, which is a mistyped name or a forgotten `?`.
+    #[error("there is a value for {name}, and the query has no such parameter.")]
+    UnusedValue {
+        /// The name, or the position of the first value too many.
+        name: String,
+    },
     /// A statement that begins with a verb that cannot read.
     #[error("carlos db only reads, and {verb} does not.")]
     Verb {

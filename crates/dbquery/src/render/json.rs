@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use base64::engine::general_purpose::STANDARD;
 use base64::write::EncoderWriter;
+use carlos_protocol::ids::Digest;
 
 use super::escape::is_unsafe;
 use super::{RenderError, odd_real};
@@ -21,6 +22,24 @@ pub(super) fn render(mut reader: Reader<'_>, out: &mut impl Write) -> Result<u64
     }
     out.write_all(if reader.rows() == 0 { b"]\n" } else { b"\n]\n" })?;
     Ok(reader.rows())
+}
+
+/// An object a line, and a last line that no row looks like: no value of a row is an object with a
+/// key `rows`.
+pub(super) fn render_lines(
+    mut reader: Reader<'_>,
+    digest: Digest,
+    out: &mut impl Write,
+) -> Result<u64, RenderError> {
+    let names = distinct(reader.columns());
+    let mut row = Vec::new();
+    while reader.read_row(&mut row)? {
+        write_object(&names, &row, out)?;
+        out.write_all(b"\n")?;
+    }
+    let rows = reader.rows();
+    writeln!(out, "{{\"$end\":{{\"rows\":{rows},\"sha256\":\"{digest}\"}}}}")?;
+    Ok(rows)
 }
 
 /// The names with a suffix where a name comes again, so that no value is lost to an equal key.
@@ -121,7 +140,7 @@ mod tests {
 
     use super::*;
     use crate::render::Format;
-    use crate::render::testing::text;
+    use crate::render::testing::{stream, text};
 
     #[test]
     fn every_type_has_its_form() {
@@ -137,6 +156,20 @@ mod tests {
              {\"a\":{\"$text\":\"/w==\"},\"b\":{\"$blob\":\"\"},\"c\":{\"$real\":\"-inf\"}}\n]\n"
         );
         assert_eq!(text(Format::Json, &["a"], &[]), "[]\n");
+    }
+
+    #[test]
+    fn lines_end_with_the_count_and_digest_of_all() {
+        let rows: &[&[Value<'_>]] = &[&[Value::Integer(1)], &[Value::Text(b"\n")]];
+        let digest = Digest::of(&stream(&["$end"], rows));
+        assert_eq!(
+            text(Format::Ndjson, &["$end"], rows),
+            format!(
+                "{{\"$end\":1}}\n{{\"$end\":\"\\n\"}}\n\
+                 {{\"$end\":{{\"rows\":2,\"sha256\":\"{digest}\"}}}}\n"
+            )
+        );
+        assert!(text(Format::Ndjson, &["a"], &[]).starts_with("{\"$end\":{\"rows\":0,"));
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! A whole row stream as text: for eyes, for a pipe, for a program.
 
+mod csv;
 mod escape;
 mod json;
 mod table;
 mod tsv;
 
 use std::io::{self, BufWriter, Write};
+
+use carlos_protocol::ids::Digest;
 
 use crate::rows::{Malformed, Reader};
 
@@ -22,6 +25,13 @@ pub enum Format {
     /// UTF-8 `{"$text":"base64"}`, reals without a number `{"$real":"inf"}`; integers keep all
     /// their digits; a column name that comes again gets a suffix (`a`, `a_2`).
     Json,
+    /// RFC 4180: a header, records that end in CRLF. Text is quoted and nothing else is: NULL is an
+    /// empty field and the empty text `""`, a blob is `\x` and hex. Text is as stored, also where it
+    /// is not UTF-8.
+    Csv,
+    /// An object a line as in [`Format::Json`], then `{"$end":{"rows":2,"sha256":"..."}}` with the
+    /// digest of the row stream: a file without that line is not whole.
+    Ndjson,
 }
 
 /// Why a stream was not printed.
@@ -44,6 +54,8 @@ pub fn render(format: Format, stream: &[u8], out: &mut dyn Write) -> Result<u64,
         Format::Table => table::render(reader, &mut out),
         Format::Tsv => tsv::render(reader, &mut out),
         Format::Json => json::render(reader, &mut out),
+        Format::Csv => csv::render(reader, &mut out),
+        Format::Ndjson => json::render_lines(reader, Digest::of(stream), &mut out),
     }?;
     out.flush()?;
     Ok(rows)

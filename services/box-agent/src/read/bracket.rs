@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use carlos_bucket::{Bucket, Chain, ChainError, Purpose};
-use carlos_protocol::ids::{BoxName, Principal, Region};
+use carlos_protocol::ids::{BoxName, Host, Principal, Region};
 use carlos_protocol::keys::host_chain;
 use carlos_protocol::records::{self, HostRecord, class_refusal};
 use carlos_protocol::request::ReadRequest;
@@ -25,10 +25,11 @@ pub(crate) struct Bracket<'a> {
 }
 
 impl Bracket<'_> {
-    /// Check A and check B. Reads the record fresh each time and remembers nothing of it.
-    pub(crate) async fn check(&self) -> Result<(), Ending> {
+    /// Check A and check B. Reads the record fresh each time, and gives the record's own host:
+    /// what is read is chosen by it, never by a field of the request.
+    pub(crate) async fn check(&self) -> Result<Host, Ending> {
         let record = self.record().await?;
-        verdict(record.as_ref(), self.request, self.region).map_err(Ending::refused)
+        verdict(record, self.request, self.region).map_err(Ending::refused)
     }
 
     async fn record(&self) -> Result<Option<HostRecord>, Ending> {
@@ -61,18 +62,18 @@ fn decode(content: &[u8]) -> Option<HostRecord> {
 }
 
 fn verdict(
-    record: Option<&HostRecord>,
+    record: Option<HostRecord>,
     request: &ReadRequest,
     own_region: &Region,
-) -> Result<(), Code> {
+) -> Result<Host, Code> {
     let Some(record) = record.filter(|record| !record.deleted) else {
         return Err(Code::RecordChanged);
     };
-    if record.incarnation() != request.incarnation || class_refusal(record).is_some() {
+    if record.incarnation() != request.incarnation || class_refusal(&record).is_some() {
         return Err(Code::RecordChanged);
     }
     if record.region != *own_region || record.host != request.host {
         return Err(Code::RecordChanged);
     }
-    if record.moving.is_some() { Err(Code::Moving) } else { Ok(()) }
+    if record.moving.is_some() { Err(Code::Moving) } else { Ok(record.host) }
 }

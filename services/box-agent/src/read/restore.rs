@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use carlos_protocol::frames::{Frame, Header, PlannedFile, Ready, Run, Status, WorkerLimits};
-use carlos_protocol::ids::Txid;
+use carlos_protocol::ids::{Host, Txid};
 use carlos_protocol::limits::{OUTPUT_BYTES, PLAN_FILES, QUERY_TIME, RESTORE_TIME};
 use carlos_protocol::result::Code;
 use carlos_protocol::time::{At, Millis};
 use carlos_replica::plan::ReplanError;
 use carlos_replica::{
-    Fetch, Header as LtxHeader, Listing, Plan, PlanError, ReadError, ReplicaReader, Rereading,
+    Download, Header as LtxHeader, Listing, Plan, PlanError, ReadError, ReplicaReader, Rereading,
     Target, plan,
 };
 
@@ -19,8 +19,8 @@ use super::hold::Hold;
 use crate::crash::CrashPoint;
 use crate::worker::talk::{Listener, Speaker, Talk, TalkError};
 
-/// SQLite's temporary tables and its page cache, within the unit's 512 MiB (db-forward §8.3).
-const TEMP_BYTES: u64 = 128 << 20;
+/// SQLite's pages, sorts and temporary tables: half of the unit's 512 MiB (db-forward §8.3), the
+/// other half is for the restore's page map and the frames on their way.
 const HEAP_BYTES: u64 = 256 << 20;
 
 /// Bytes of a planned file in one frame; the worker holds one frame.
@@ -50,8 +50,8 @@ impl From<Ending> for Trouble {
 impl Read<'_> {
     /// Check A, plan, download, restore; once more when the replica changed under it.
     pub(super) async fn restore(&self, hold: &mut Hold) -> Result<Talk, Ending> {
-        self.bracket().check().await?;
-        let replica = self.replica()?;
+        let host = self.bracket().check().await?;
+        let replica = self.replica(&host)?;
         let target = target(self.request.at);
         let listing = self.listing(&*replica).await?;
         let first = plan(&listing, target, replica.resolution());
@@ -117,6 +117,7 @@ impl Read<'_> {
         {
             let mut summary = self.progress.summary();
             (summary.restored_bytes, summary.cap_bytes) = (restored, cap);
+            summary.coarser = plan.coarser().is_some();
         }
         if restored > cap { Err(Ending::failed(Code::TooLarge).into()) } else { Ok(restored) }
     }
@@ -169,12 +170,10 @@ impl Read<'_> {
         plan: &Plan,
     ) -> Result<(), FeedError> {
         speaker.say(&Frame::Header(self.header(plan))).await.map_err(FeedError::Worker)?;
-        for file in plan.files() {
-            let mut fetch = Fetch::new(replica, file);
-            while let Some(bytes) = fetch.next().await.map_err(FeedError::Replica)? {
-                for piece in bytes.chunks(PIECE) {
-                    speaker.file_data(piece).await.map_err(FeedError::Worker)?;
-                }
+        let mut download = Download::new(replica, plan.files());
+        while let Some(bytes) = download.next().await.map_err(FeedError::Replica)? {
+            for piece in bytes.chunks(PIECE) {
+                speaker.file_data(piece).await.map_err(FeedError::Worker)?;
             }
         }
         Ok(())
@@ -191,7 +190,6 @@ impl Read<'_> {
             output_bytes: OUTPUT_BYTES,
             restore_ms: millis(RESTORE_TIME),
             query_ms: millis(QUERY_TIME),
-            temp_bytes: TEMP_BYTES,
             heap_bytes: HEAP_BYTES,
         };
         Header { files: files.collect(), target: Txid(plan.txid().0), limits }
@@ -206,13 +204,14 @@ impl Read<'_> {
 
     /// Tells the worker to run the member's statement. Only check B allows it.
     pub(super) async fn say_run(&self, talk: &mut Talk) -> Result<(), Ending> {
-        let run = Frame::Run(Run { sql: self.request.sql.clone() });
+        let (sql, params) = (self.request.sql.clone(), self.request.params.clone());
+        let run = Frame::Run(Run { sql, params });
         talk.speaker.say(&run).await.map_err(|error| self.lost(&error))
     }
 
-    fn replica(&self) -> Result<Box<dyn ReplicaReader>, Ending> {
+    fn replica(&self, host: &Host) -> Result<Box<dyn ReplicaReader>, Ending> {
         let replicas = self.agent.ports.replicas.as_ref().ok_or_else(Ending::interrupted)?;
-        replicas.replica(&self.request.host).map_err(|error| {
+        replicas.replica(host).map_err(|error| {
             tracing::error!(%error, "no replica can be named");
             Ending::interrupted()
         })

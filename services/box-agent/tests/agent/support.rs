@@ -15,6 +15,7 @@ use carlos_protocol::Ulid;
 use carlos_protocol::envelope::{KeyFile, RootKeys};
 use carlos_protocol::ids::{Host, ReadId, Region};
 use carlos_protocol::keys::{Key, host_chain, out_prefix};
+use carlos_protocol::params::Params;
 use carlos_protocol::records::{self, HostRecord};
 use carlos_protocol::request::{NewRequest, OP_QUERY, ReadRequest};
 use carlos_protocol::result::{Code, ReadResult, State};
@@ -191,6 +192,7 @@ impl World {
             region: self.record.region.clone(),
             op: OP_QUERY.to_owned(),
             sql: sql.to_owned(),
+            params: Params::default(),
             at: At::Newest,
             reply_key: key.public(),
             by: "member@example.com".to_owned(),

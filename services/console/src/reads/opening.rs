@@ -9,6 +9,7 @@ use carlos_protocol::{
     envelope::KeyFile,
     ids::ReadId,
     keys::{Key, QueueEntry},
+    params::Params,
     picked::{CANCEL_BODY, QUEUE_BODY},
     records::HostRecord,
     request::{NewRequest, OP_QUERY, ReadRequest},
@@ -23,6 +24,7 @@ use crate::audit;
 pub(crate) struct Order {
     pub(crate) record: Arc<HostRecord>,
     pub(crate) sql: String,
+    pub(crate) params: Params,
     pub(crate) at: At,
     pub(crate) reply_key: ReplyPublic,
     /// The member's address.
@@ -109,7 +111,7 @@ impl Opening {
     }
 
     fn signed(&self, issued_at: Seconds) -> Result<Bytes, NotOpened> {
-        let Order { record, sql, at, reply_key, by } = &self.order;
+        let Order { record, sql, params, at, reply_key, by } = &self.order;
         let request = ReadRequest::from(NewRequest {
             id: self.id,
             account: record.account.clone(),
@@ -119,6 +121,7 @@ impl Opening {
             region: record.region.clone(),
             op: OP_QUERY.into(),
             sql: sql.clone(),
+            params: params.clone(),
             at: *at,
             reply_key: *reply_key,
             by: by.clone(),

@@ -11,6 +11,7 @@ use carlos_protocol::{
     envelope::{KeyFile, RootKeys, verify},
     ids::{Account, App, BootId, BoxName, Host, Nonce, ReadId, Region, Revision},
     keys::{self, Key},
+    params::Params,
     picked::Picked,
     records::{
         self, AccountRecord, AppIndex, ChainEntry, DB_READ_CAPABILITY, Edges, HostRecord, Member,
@@ -127,8 +128,8 @@ pub(crate) fn rev(number: u64) -> Revision {
 
 pub(crate) fn read_body(sql: &str) -> Value {
     let key = ReplyKey::generate(&mut Context::system().entropy());
-    let body =
-        ReadBody { op: "query".into(), sql: sql.into(), at: At::Newest, reply_key: key.public() };
+    let (params, at, reply_key) = (Params::default(), At::Newest, key.public());
+    let body = ReadBody { op: "query".into(), sql: sql.into(), params, at, reply_key };
     serde_json::from_slice(&body.to_bytes()).unwrap()
 }
 
@@ -248,7 +249,11 @@ impl Rig {
     }
 
     pub(crate) async fn open(&self) -> Open {
-        let answer = self.post(READS, read_body(SQL).to_string()).await;
+        self.open_with(&read_body(SQL)).await
+    }
+
+    pub(crate) async fn open_with(&self, body: &Value) -> Open {
+        let answer = self.post(READS, body.to_string()).await;
         assert_eq!(answer.status(), StatusCode::OK);
         Open { headers: answer.headers().clone(), body: answer.into_body(), rest: BytesMut::new() }
     }

@@ -19,8 +19,7 @@ pub(super) struct Bounds {
     pub(super) restored_bytes: u64,
     /// Receiving, restoring and the integrity check.
     pub(super) restore_time: Duration,
-    /// The query. Temporary tables and sorts live in SQLite's heap, so the smaller of the two
-    /// bounds counts for both.
+    /// The query. Temporary tables and sorts live in SQLite's heap and count there.
     pub(super) query: Limits,
 }
 
@@ -36,7 +35,6 @@ impl Bounds {
             asked.output_bytes,
             asked.restore_ms,
             asked.query_ms,
-            asked.temp_bytes,
             asked.heap_bytes,
         ];
         if parts.contains(&0) {
@@ -48,7 +46,7 @@ impl Bounds {
             query: Limits {
                 output: asked.output_bytes.min(limits::OUTPUT_BYTES),
                 time: Duration::from_millis(asked.query_ms).min(limits::QUERY_TIME),
-                heap: asked.heap_bytes.min(asked.temp_bytes).min(HEAP_BYTES),
+                heap: asked.heap_bytes.min(HEAP_BYTES),
             },
         })
     }
@@ -90,7 +88,6 @@ mod tests {
             output_bytes: u64::MAX,
             restore_ms: u64::MAX,
             query_ms: u64::MAX,
-            temp_bytes: u64::MAX,
             heap_bytes: u64::MAX,
         };
         let name = "0000000000000001-0000000000000007.ltx".to_owned();
@@ -107,9 +104,9 @@ mod tests {
     }
 
     #[test]
-    fn the_smaller_of_heap_and_temporary_storage_counts() {
+    fn a_header_may_ask_for_less() {
         let mut header = header();
-        header.limits.temp_bytes = 1 << 20;
+        header.limits.heap_bytes = 1 << 20;
         assert_eq!(Bounds::of(&header, 4096).unwrap().query.heap, 1 << 20);
     }
 

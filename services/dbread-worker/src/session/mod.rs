@@ -20,6 +20,7 @@ use std::sync::Arc;
 use carlos_dbquery::IntegrityError;
 use carlos_dbquery::IntegrityMode;
 use carlos_dbquery::Limits;
+use carlos_dbquery::Query;
 use carlos_dbquery::QueryError;
 use carlos_dbquery::Ran;
 use carlos_protocol::frames::Frame;
@@ -27,6 +28,7 @@ use carlos_protocol::frames::FrameError;
 use carlos_protocol::frames::Header;
 use carlos_protocol::frames::Hello;
 use carlos_protocol::frames::Outcome;
+use carlos_protocol::frames::Run;
 use carlos_protocol::frames::Sandbox;
 use carlos_protocol::frames::Status;
 use carlos_protocol::frames::VERSION;
@@ -113,7 +115,7 @@ impl Session {
             (State::Receiving(receiving), Frame::FileData(bytes)) => {
                 self.receive(receiving, &bytes, sink)
             }
-            (State::Holding(bounds), Frame::Run(run)) => self.run(&bounds, &run.sql, sink),
+            (State::Holding(bounds), Frame::Run(run)) => self.run(&bounds, &run, sink),
             (State::Waiting | State::Receiving(_) | State::Holding(_), Frame::Stop) => {
                 end(Failure(Outcome::Stopped, String::new()), sink)
             }
@@ -211,12 +213,13 @@ impl Session {
             .map_err(unsound)
     }
 
-    fn run(&self, bounds: &Bounds, sql: &str, sink: &mut dyn Sink) -> io::Result<Next> {
+    fn run(&self, bounds: &Bounds, run: &Run, sink: &mut dyn Sink) -> io::Result<Next> {
+        let query = Query { sql: &run.sql, params: run.params.as_slice() };
         self.life.limit(bounds.query.time, Outcome::Timeout);
         let database = self.scratch.join(DATABASE);
         let mut outlet = Outlet::new(sink);
         let stop = self.life.stop();
-        let ran = carlos_dbquery::run(&database, sql, &bounds.query, &mut outlet, stop);
+        let ran = carlos_dbquery::run(&database, query, &bounds.query, &mut outlet, stop);
         let flushed = io::Write::flush(&mut outlet);
         match ran {
             Ok(ran) => flushed.and_then(|()| done(&ran, sink)),

@@ -29,6 +29,12 @@ use carlos_protocol::frames::Run;
 use carlos_protocol::frames::Status;
 use carlos_protocol::frames::WorkerLimits;
 use carlos_protocol::ids::Txid;
+use carlos_protocol::params::Params;
+
+/// A statement without parameters.
+pub(crate) fn run(sql: &str) -> Frame {
+    Frame::Run(Run { sql: sql.to_owned(), params: Params::default() })
+}
 
 /// When the replica's one transaction was written.
 pub(crate) const TIME_MS: i64 = 1_790_000_000_250;
@@ -39,7 +45,6 @@ pub(crate) const LIMITS: WorkerLimits = WorkerLimits {
     output_bytes: 64 << 20,
     restore_ms: 60_000,
     query_ms: 60_000,
-    temp_bytes: 256 << 20,
     heap_bytes: 256 << 20,
 };
 
@@ -146,7 +151,7 @@ impl Worker {
     }
 
     pub(crate) fn run(&self, sql: &str) {
-        self.send(&Frame::Run(Run { sql: sql.to_owned() }));
+        self.send(&run(sql));
     }
 
     /// Writes bytes that may be no frame. A worker that has ended takes none: what it said before
