@@ -22,9 +22,18 @@ pub(crate) const GENERATIONS: &str = "generations";
 impl Layout {
     /// The directory of a level. Undecided means S3, the layout of the product's own buckets.
     pub(crate) fn level(self, prefix: &Path, level: u8) -> Path {
+        let directory = match self {
+            Self::File => prefix.clone().join("ltx"),
+            Self::Auto | Self::S3 => prefix.clone(),
+        };
+        directory.join(self.level_name(level))
+    }
+
+    /// The last segment of a level's directory.
+    pub(crate) fn level_name(self, level: u8) -> String {
         match self {
-            Self::File => prefix.clone().join("ltx").join(level.to_string()),
-            Self::Auto | Self::S3 => prefix.clone().join(format!("{level:04x}")),
+            Self::File => level.to_string(),
+            Self::Auto | Self::S3 => format!("{level:04x}"),
         }
     }
 

@@ -8,6 +8,8 @@
 //! | [`times`] | listing times that a copy of the replica has reset | `plan` |
 //! | [`apply`] | from the planned files' bytes to a database file | `apply` |
 //! | [`restore`] | the three together, with one new plan when a file vanishes | both |
+//! | [`survey`], [`ls`] | everything under a prefix, named for what it is | `plan` |
+//! | [`verify`] | every byte of every file, checked | both |
 //! | [`cmd`] | what `carlos replica` prints | both |
 //! | [`writer`] | writes a replica from a page source | both |
 //!
@@ -26,6 +28,8 @@ pub mod cmd;
 #[cfg(feature = "plan")]
 mod layout;
 #[cfg(feature = "plan")]
+pub mod ls;
+#[cfg(feature = "plan")]
 pub mod plan;
 #[cfg(feature = "plan")]
 pub mod reader;
@@ -34,7 +38,11 @@ pub mod restore;
 #[cfg(feature = "plan")]
 pub mod store;
 #[cfg(feature = "plan")]
+pub mod survey;
+#[cfg(feature = "plan")]
 pub mod times;
+#[cfg(all(feature = "plan", feature = "apply"))]
+pub mod verify;
 #[cfg(all(feature = "plan", feature = "apply"))]
 pub mod writer;
 

@@ -73,6 +73,19 @@ impl StoreReplica {
         &self.prefix
     }
 
+    pub(crate) fn store(&self) -> &dyn ObjectStore {
+        &*self.store
+    }
+
+    pub(crate) const fn wanted_layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Remembers what [`Layout::Auto`] was found to be.
+    pub(crate) fn found_layout(&self, layout: Layout) {
+        self.found.get_or_init(|| layout);
+    }
+
     fn layout(&self) -> Layout {
         self.found.get().copied().unwrap_or(self.layout)
     }
@@ -207,7 +220,7 @@ fn file_failure(file: PlannedFile, error: object_store::Error) -> ReadError {
     }
 }
 
-fn failure(what: &impl ToString, error: object_store::Error) -> ReadError {
+pub(crate) fn failure(what: &impl ToString, error: object_store::Error) -> ReadError {
     let what = what.to_string();
     let denied = is_denied(&error);
     let source = error.into();

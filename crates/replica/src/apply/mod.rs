@@ -6,7 +6,7 @@
 //! every file was checked, because some damage shows only in a file's very last checksum.
 
 mod output;
-mod pages;
+pub(crate) mod pages;
 mod sheet;
 
 use std::path::Path;

@@ -1,14 +1,16 @@
 //! Which pages of the database have been written.
 
+use carlos_ltx::Header;
+
 /// One bit per page, numbered from 1. A 2 GiB database of 4 KiB pages takes 64 KiB.
 #[derive(Debug, Default)]
-pub(super) struct PageSet {
+pub(crate) struct PageSet {
     words: Vec<u64>,
     len: u32,
 }
 
 impl PageSet {
-    pub(super) fn insert(&mut self, page: u32) {
+    pub(crate) fn insert(&mut self, page: u32) {
         let (word, bit) = place(page);
         if word >= self.words.len() {
             self.words.resize(word + 1, 0);
@@ -18,18 +20,24 @@ impl PageSet {
         self.len += u32::from(new);
     }
 
-    pub(super) fn contains(&self, page: u32) -> bool {
+    pub(crate) fn contains(&self, page: u32) -> bool {
         let (word, bit) = place(page);
         self.words.get(word).is_some_and(|held| held & bit != 0)
     }
 
-    /// How many pages are in the set.
-    pub(super) const fn len(&self) -> u32 {
-        self.len
+    /// The first page that a database of this header must have and the set lacks. No file carries
+    /// the lock page.
+    pub(crate) fn first_hole(&self, header: &Header) -> Option<u32> {
+        let lock = header.lock_page();
+        let wanted = header.commit - u32::from(header.commit >= lock);
+        if self.len == wanted {
+            return None;
+        }
+        (1..=header.commit).find(|page| *page != lock && !self.contains(*page))
     }
 
     /// Forgets every page above `last`.
-    pub(super) fn truncate(&mut self, last: u32) {
+    pub(crate) fn truncate(&mut self, last: u32) {
         let (word, bit) = place(last.saturating_add(1));
         if word >= self.words.len() {
             return;
@@ -65,7 +73,7 @@ mod tests {
                     pages.truncate(page);
                     model.retain(|held| *held <= page);
                 }
-                prop_assert_eq!(pages.len() as usize, model.len());
+                prop_assert_eq!(pages.len as usize, model.len());
                 prop_assert!((1..310).all(|page| pages.contains(page) == model.contains(&page)));
             }
         }

@@ -141,13 +141,7 @@ impl Sheet {
     /// Every page must have come from a file that was applied since the database last grew to
     /// hold it; otherwise zeros or old content would stand in its place.
     fn check_complete(&self, header: &Header) -> Result<(), RestoreError> {
-        let lock = header.lock_page();
-        let wanted = header.commit - u32::from(header.commit >= lock);
-        if self.present.len() == wanted {
-            return Ok(());
-        }
-        let mut pages = (1..=header.commit).filter(|page| *page != lock);
-        let hole = pages.find(|page| !self.present.contains(*page));
+        let hole = self.present.first_hole(header);
         hole.map_or(Ok(()), |page| Err(RestoreError::Hole { page }))
     }
 
