@@ -225,3 +225,68 @@ async fn take_on(agent: &Arc<Agent>, desk: &mut Desk, place: Place, reads: &Read
     let task = agent.ctx().spawn(read::run(Arc::clone(agent), candidate));
     reads.push(AbortOnDropHandle::new(task));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_792_659_600;
+
+    fn entry(issued_at: u64, number: u64) -> QueueEntry {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&number.to_be_bytes());
+        QueueEntry {
+            region: "uk".parse().expect("label"),
+            issued_at: Seconds::new(issued_at),
+            id: ReadId::from_bytes(bytes),
+        }
+    }
+
+    #[test]
+    fn a_decision_lasts_as_long_as_a_listing_can_name_the_entry() {
+        let mut desk = Desk::default();
+        let entries = [entry(NOW, 1)];
+        desk.take_in(&entries);
+        desk.decide(Place::from(&entries[0]));
+        // Listings go on naming it for two minutes, whatever the clock does meanwhile.
+        for now in [NOW + 60, NOW + 120, NOW - 60, NOW + 179] {
+            desk.forget(now);
+            desk.take_in(&entries);
+            assert_eq!(desk.pending.len(), 0, "{now}");
+        }
+        desk.forget(NOW + 181);
+        assert_eq!(desk.decided.len(), 0);
+    }
+
+    #[test]
+    fn entries_outside_the_window_are_never_read() {
+        let mut desk = Desk::default();
+        desk.take_in(&[entry(NOW - 61, 1), entry(NOW - 60, 2), entry(NOW + 60, 3)]);
+        desk.take_in(&[entry(NOW + 61, 4)]);
+        desk.forget(NOW);
+        let unread: Vec<u64> = desk.unread(NOW).iter().map(|place| place.issued_at).collect();
+        assert_eq!(unread, [NOW - 60, NOW + 60]);
+        // The one from the future is kept until its time comes, the old one is gone.
+        assert_eq!(desk.pending.len(), 3);
+    }
+
+    #[test]
+    fn one_id_under_two_times_is_two_entries() {
+        let mut desk = Desk::default();
+        let (forged, genuine) = (entry(NOW - 1, 1), entry(NOW, 1));
+        desk.take_in(&[forged.clone(), genuine.clone()]);
+        desk.decide(Place::from(&forged));
+        assert_eq!(desk.unread(NOW), [Place::from(&genuine)]);
+    }
+
+    #[test]
+    fn a_flood_is_bounded() {
+        let mut desk = Desk::default();
+        let flood: Vec<QueueEntry> = (0..10_000).map(|number| entry(NOW, number)).collect();
+        desk.take_in(&flood);
+        assert_eq!(desk.pending.len(), MAX_PENDING);
+        assert_eq!(desk.unread(NOW).len(), EXAMINED_A_ROUND);
+        flood.iter().for_each(|entry| desk.decide(Place::from(entry)));
+        assert_eq!((desk.pending.len(), desk.decided.len()), (0, MAX_DECIDED));
+    }
+}

@@ -10,7 +10,7 @@ use carlos_protocol::time::{At, Millis};
 use carlos_replica::plan::ReplanError;
 use carlos_replica::{
     Download, Header as LtxHeader, Listing, Plan, PlanError, ReadError, ReplicaReader, Rereading,
-    Target, plan,
+    Target, listing_for, plan,
 };
 
 use super::Read;
@@ -53,7 +53,7 @@ impl Read<'_> {
         let host = self.bracket().check().await?;
         let replica = self.replica(&host)?;
         let target = target(self.request.at);
-        let listing = self.listing(&*replica).await?;
+        let listing = self.listing(&*replica, target).await?;
         let first = plan(&listing, target, replica.resolution());
         let first = first.map_err(|error| self.no_plan(&error))?;
         match self.attempt(hold, &*replica, &first).await {
@@ -64,7 +64,7 @@ impl Read<'_> {
         tracing::info!(id = %self.request.id, "the replica changed while it was read; once more");
         hold.start_over(self.ctx()).await?;
         self.bracket().check().await?;
-        let listing = self.listing(&*replica).await?;
+        let listing = self.listing(&*replica, target).await?;
         let second = Rereading::new(&first, target, replica.resolution()).replan(&listing);
         let second = second.map_err(|error| self.no_second_plan(&error))?;
         match self.attempt(hold, &*replica, &second).await {
@@ -217,18 +217,22 @@ impl Read<'_> {
         })
     }
 
-    async fn listing(&self, replica: &dyn ReplicaReader) -> Result<Listing, Ending> {
+    async fn listing(
+        &self,
+        replica: &dyn ReplicaReader,
+        target: Target,
+    ) -> Result<Listing, Ending> {
         let mut failures = 0;
         loop {
-            let error = match replica.listing().await {
+            let error = match listing_for(replica, target).await {
                 Ok(listing) => return Ok(listing),
                 Err(error) => error,
             };
             match self.again(error, &mut failures).await {
                 Ok(()) => {}
                 Err(Trouble::End(ending)) => return Err(ending),
-                // A listing names no file that could have changed.
-                Err(Trouble::Changed) => return Err(Ending::interrupted()),
+                // Files come and go faster than their headers can be looked at.
+                Err(Trouble::Changed) => return Err(Ending::failed(Code::ChangedTwice)),
             }
         }
     }

@@ -66,7 +66,7 @@ async fn a_broken_worker_withdraws_the_capability_and_takes_no_read() {
         world.sleep(30).await;
         assert_eq!(world.get(&Key::Picked(asked.id)).await, None);
         agent.workers.follow(Script::default());
-        world.sleep(20).await;
+        world.sleep(45).await;
         assert!(serves(&world, "box-1").await, "{script:?}");
     }
 }
