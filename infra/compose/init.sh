@@ -1,0 +1,23 @@
+#!/bin/sh
+# Makes the buckets, their lifecycle, and a user with a policy for each service. Run again, it
+# changes nothing that is as it should be.
+set -eu
+
+mc alias set store "$MINIO_URL" "$MINIO_ROOT_USER" "$MINIO_ROOT_PASSWORD" >/dev/null
+
+# Unversioned: docs/deploy.md gives the reason.
+mc mb --ignore-existing store/carlos-deployment store/carlos-data-ie store/carlos-data-uk
+mc ilm rule import store/carlos-deployment </infra/lifecycle.json
+
+grant() { # NAME SECRET
+    mc admin policy create store "$1" "/infra/policies/$1.json"
+    mc admin user add store "$1" "$2"
+    # Says so and fails when it is attached already.
+    mc admin policy attach store "$1" --user "$1" 2>/dev/null || true
+}
+
+grant console "$CONSOLE_SECRET"
+grant box-ie "$BOX_IE_SECRET"
+grant box-uk "$BOX_UK_SECRET"
+grant operator "$OPERATOR_SECRET"
+grant replicator "$REPLICATOR_SECRET"
