@@ -1,9 +1,11 @@
 //! `carlos admin`: accounts, tokens, instances, boxes and keys of a deployment, straight on its
 //! bucket with an operator's rights.
 
+pub mod grants;
 mod instances;
 mod keyfiles;
 mod operator;
+mod policies;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,7 +27,7 @@ use crate::when::parse_duration;
 /// Manage a deployment's records with an operator's rights on its bucket.
 #[derive(Debug, Args)]
 pub struct Admin {
-    /// The deployment bucket: `file:///path/to/directory`.
+    /// The deployment bucket: `s3://bucket` or `file:///path/to/directory`.
     #[arg(long, env = "CARLOS_BUCKET", value_name = "URL", global = true)]
     bucket: Option<String>,
     #[command(subcommand)]
@@ -52,6 +54,8 @@ enum Command {
     /// Make the keys that sign requests.
     #[command(subcommand)]
     Keys(KeysCommand),
+    /// Print the policies that give each service its rights on the buckets, and no more.
+    Policies(policies::Policies),
     /// Check that the bucket keeps the promises that everything here rests on.
     Doctor,
 }
@@ -169,8 +173,11 @@ pub(crate) async fn run(admin: Admin, context: Context) -> Result<(), Failure> {
         return keys(command, &context);
     }
     let url = bucket.ok_or_else(|| {
-        Failure::usage("say which bucket: --bucket file:///path, or CARLOS_BUCKET.")
+        Failure::usage("say which bucket: --bucket s3://bucket, or CARLOS_BUCKET.")
     })?;
+    if let Command::Policies(args) = command {
+        return policies::print(&url, args);
+    }
     let store = open_store(&url).map_err(|error| Failure::usage(format!("{error}.")))?;
     let operator = Operator::new(Bucket::new(store, context));
     match command {
@@ -180,7 +187,9 @@ pub(crate) async fn run(admin: Admin, context: Context) -> Result<(), Failure> {
         Command::Instance(command) => instance(command, &operator).await,
         Command::Box(command) => a_box(command, &operator, &url).await,
         Command::Doctor => doctor(&operator).await,
-        Command::Keys(_) => unreachable!("handled before the bucket was opened"),
+        Command::Keys(_) | Command::Policies(_) => {
+            unreachable!("handled before the bucket was opened")
+        }
     }
 }
 

@@ -66,9 +66,9 @@ pub struct RestoreReport {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CmdError {
-    #[error("{0:?} is not a replica URL; file:///path/to/replica is one")]
+    #[error("{0:?} is not a replica URL; file:///path/to/replica and s3://bucket/prefix are")]
     BadUrl(String),
-    #[error("replicas at {0}:// cannot be read yet; file:///path/to/replica can")]
+    #[error("replicas at {0}:// cannot be read; those at file:// and s3:// can")]
     UnknownScheme(String),
     #[error("{}: {source}", .path.display())]
     NoDirectory { path: PathBuf, source: std::io::Error },
@@ -107,8 +107,18 @@ pub fn open_replica(url: &str) -> Result<StoreReplica, CmdError> {
 /// # Errors
 /// See [`CmdError`].
 pub async fn plan(url: &str, at_ms: Option<i64>) -> Result<PlanReport, CmdError> {
-    let replica = open_replica(url)?;
-    Ok(PlanReport::new(&plan_replica(&replica, target(at_ms)).await?))
+    plan_from(&open_replica(url)?, at_ms).await
+}
+
+/// As [`plan`], from a replica that is already open.
+///
+/// # Errors
+/// See [`CmdError`].
+pub async fn plan_from(
+    replica: &dyn ReplicaReader,
+    at_ms: Option<i64>,
+) -> Result<PlanReport, CmdError> {
+    Ok(PlanReport::new(&plan_replica(replica, target(at_ms)).await?))
 }
 
 /// `carlos replica restore URL --out FILE [--at T]`: restores to `out`, which must not exist.
@@ -226,7 +236,7 @@ mod tests {
         assert_eq!(percent_decoded("/a%+1"), None);
         assert!(matches!(open_replica("/plain/path"), Err(CmdError::BadUrl(_))));
         assert!(matches!(open_replica("file://host/x"), Err(CmdError::BadUrl(_))));
-        assert!(matches!(open_replica("s3://b/p"), Err(CmdError::UnknownScheme(_))));
+        assert!(matches!(open_replica("ftp://b/p"), Err(CmdError::UnknownScheme(_))));
         let missing = open_replica("file:///no/such/directory");
         assert!(matches!(missing, Err(CmdError::NoDirectory { .. })));
     }

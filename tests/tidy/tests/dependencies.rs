@@ -2,13 +2,12 @@
 
 use std::process::Command;
 
-use carlos_tests_tidy::root;
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
+use carlos_tests_tidy::root;
 
 /// What decodes tenant bytes. The agent reads every tenant's objects, so none of this may be
 /// within its reach (db-forward §8.1).
-const NOT_IN_THE_AGENT: &[&str] =
-    &["rusqlite", "libsqlite3-sys", "lz4_flex", "crc-fast", "carlos-dbquery"];
+const NOT_IN_THE_AGENT: &[&str] = &["rusqlite", "libsqlite3-sys", "lz4_flex", "carlos-dbquery"];
 
 fn metadata() -> Metadata {
     MetadataCommand::new()

@@ -43,6 +43,10 @@ impl Failure {
         }
     }
 
+    fn has(&self, code: &str) -> bool {
+        self.code.as_deref() == Some(code)
+    }
+
     fn is(&self, status: u16) -> bool {
         self.status == Some(HttpStatus(status))
     }
@@ -69,9 +73,10 @@ pub(super) fn plain(at: &str, error: Error) -> Error {
     let failure = Failure::of(&error);
     let path = at.to_owned();
     match error {
-        // A name in a bucket that is not there is no absence of the name.
-        Error::NotFound { .. } if failure.code.as_deref() == Some("NoSuchBucket") => {
-            generic(failure)
+        // A name in a bucket that is not there is no absence of the name, and asking again until
+        // the deadline will not make the bucket.
+        Error::NotFound { .. } | Error::Generic { .. } if failure.has("NoSuchBucket") => {
+            Error::NotSupported { source: failure.into() }
         }
         Error::NotFound { .. } => Error::NotFound { path, source: failure.into() },
         Error::AlreadyExists { .. } => Error::AlreadyExists { path, source: failure.into() },
@@ -85,14 +90,10 @@ pub(super) fn plain(at: &str, error: Error) -> Error {
         Error::Generic { .. } if failure.is(401) => {
             Error::Unauthenticated { path, source: failure.into() }
         }
-        Error::Generic { .. } => generic(failure),
+        Error::Generic { .. } => Error::Generic { store: "S3", source: failure.into() },
         // These speak of the request's form and hold nothing from the wire.
         other => other,
     }
-}
-
-fn generic(failure: Failure) -> Error {
-    Error::Generic { store: "S3", source: failure.into() }
 }
 
 /// The library writes "status code: 403 Forbidden" before any text of the server.
@@ -166,7 +167,9 @@ mod tests {
             Error::NotFound { path: "b/k".into(), source }
         };
         let bucket = plain("k", not_found("<Code>NoSuchBucket</Code>"));
-        assert!(matches!(bucket, Error::Generic { .. }), "{bucket:?}");
+        assert!(matches!(bucket, Error::NotSupported { .. }), "{bucket:?}");
+        let verdict = crate::verdict::Verdict::of(&bucket);
+        assert!(!verdict.is_passing(), "{verdict:?}");
         let key = plain("k", not_found("<Code>NoSuchKey</Code>"));
         assert!(matches!(key, Error::NotFound { .. }), "{key:?}");
     }

@@ -1,0 +1,15 @@
+//! A real S3 server with one user for each role, and what the tests ask of it.
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::unwrap_used, clippy::panic)]
+
+pub mod admin;
+pub mod deployment;
+pub mod programs;
+pub mod server;
+pub mod source;
+
+mod docker;
+mod rgw;
+
+pub use admin::Admin;
+pub use deployment::Buckets;
+pub use server::{Choice, Kind, Server};

@@ -1,0 +1,99 @@
+//! The product on a real S3 server. `CARLOS_S3_TESTS=require` makes a missing server a failure;
+//! without it the tests are shown as ignored, with the reason.
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::unwrap_used, clippy::panic)]
+
+mod conforms;
+mod facts;
+mod lifecycle;
+mod rights;
+mod t1;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use carlos_bucket::scenario::{SCENARIOS, Scenario};
+use carlos_tests_minio::{Choice, Server};
+use futures::future::LocalBoxFuture;
+use libtest_mimic::{Arguments, Failed, Trial};
+use tokio::runtime::Runtime;
+
+/// Most tests wait for deadlines, not for the machine.
+const AT_ONCE: usize = 8;
+
+type Test = fn(&'static Server) -> LocalBoxFuture<'static, ()>;
+
+/// What every test runs with.
+#[derive(Clone)]
+struct Stage {
+    choice: Arc<Choice>,
+    runtime: Arc<Runtime>,
+}
+
+fn main() -> ExitCode {
+    let mut args = Arguments::from_args();
+    args.test_threads.get_or_insert(AT_ONCE);
+    let stage = Stage {
+        choice: Arc::new(Choice::make()),
+        runtime: Arc::new(Runtime::new().expect("a runtime")),
+    };
+    if !args.list {
+        eprintln!("{}", stage.choice.sentence);
+    }
+    let conclusion = libtest_mimic::run(&args, stage.trials());
+    Server::end_shared();
+    conclusion.exit_code()
+}
+
+impl Stage {
+    fn trials(&self) -> Vec<Trial> {
+        // The long ones first, so that they are not what the others end up waiting for.
+        let mut trials = vec![self.alone("lifecycle::expiry_follows_the_rules", lifecycle::test)];
+        let tests: [(&str, Test); 8] = [
+            ("t1::a_read_crosses_regions_and_keys_do_not", |server| Box::pin(t1::test(server))),
+            ("rights::every_pair", |server| Box::pin(rights::test(server))),
+            ("conforms::every_law", |server| Box::pin(conforms::laws(server))),
+            ("conforms::with_checksums", |server| Box::pin(conforms::checksums(server))),
+            ("conforms::the_probe_on_a_plain_bucket", |server| Box::pin(conforms::plain(server))),
+            ("conforms::a_versioned_bucket", |server| Box::pin(conforms::versioned(server))),
+            ("facts::failures_are_told_apart", |server| Box::pin(facts::failures(server))),
+            ("facts::a_replaced_file_is_noticed", |server| Box::pin(facts::replaced(server))),
+        ];
+        trials.extend(tests.map(|(name, test)| self.on_shared(name, test)));
+        trials.extend(SCENARIOS.iter().map(|scenario| self.scenario(*scenario)));
+        trials
+    }
+
+    fn scenario(&self, scenario: Scenario) -> Trial {
+        let stage = self.clone();
+        let name = format!("scenarios::{:02}_{}", scenario.number, scenario.name);
+        self.trial(name, move || {
+            let server = Server::shared(&stage.choice)?;
+            stage.runtime.block_on(conforms::scenario(server, scenario))?;
+            Ok(())
+        })
+    }
+
+    fn on_shared(&self, name: &str, test: Test) -> Trial {
+        let stage = self.clone();
+        self.trial(name.to_owned(), move || {
+            let server = Server::shared(&stage.choice)?;
+            stage.runtime.block_on(test(server));
+            Ok(())
+        })
+    }
+
+    /// A test that brings a server of its own.
+    fn alone(&self, name: &str, test: fn(&Choice, &Runtime) -> Result<(), String>) -> Trial {
+        let stage = self.clone();
+        self.trial(name.to_owned(), move || Ok(test(&stage.choice, &stage.runtime)?))
+    }
+
+    fn trial(
+        &self,
+        name: String,
+        run: impl FnOnce() -> Result<(), Failed> + Send + 'static,
+    ) -> Trial {
+        let skipped = self.choice.kind.is_err() && !self.choice.required;
+        Trial::test(name, run).with_ignored_flag(skipped)
+    }
+}
