@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use carlos_protocol::frames::{Frame, Header, PlannedFile, Ready, Run, Status, WorkerLimits};
 use carlos_protocol::ids::{Host, Txid};
 use carlos_protocol::limits::{OUTPUT_BYTES, PLAN_FILES, QUERY_TIME, RESTORE_TIME};
@@ -12,6 +13,7 @@ use carlos_replica::{
     Download, Header as LtxHeader, Listing, Plan, PlanError, ReadError, ReplicaReader, Rereading,
     Target, listing_for, plan,
 };
+use tokio::sync::mpsc;
 
 use super::Read;
 use super::ending::Ending;
@@ -25,6 +27,10 @@ const HEAP_BYTES: u64 = 256 << 20;
 
 /// Bytes of a planned file in one frame; the worker holds one frame.
 const PIECE: usize = 256 << 10;
+
+/// Pieces read while the worker still takes those before: the store and the worker then wait for
+/// each other only when one of them is slower for good.
+const PIECES_AHEAD: usize = 4;
 
 /// Tries of one listing or header before the store counts as unreadable, and the pause between.
 const TRIES: u32 = 3;
@@ -170,13 +176,25 @@ impl Read<'_> {
         plan: &Plan,
     ) -> Result<(), FeedError> {
         speaker.say(&Frame::Header(self.header(plan))).await.map_err(FeedError::Worker)?;
-        let mut download = Download::new(replica, plan.files());
-        while let Some(bytes) = download.next().await.map_err(FeedError::Replica)? {
-            for piece in bytes.chunks(PIECE) {
-                speaker.file_data(piece).await.map_err(FeedError::Worker)?;
+        let (pieces, mut arrived) = mpsc::channel::<Bytes>(PIECES_AHEAD);
+        let read = async move {
+            let mut download = Download::new(replica, plan.files());
+            while let Some(bytes) = download.next().await.map_err(FeedError::Replica)? {
+                if pieces.send(bytes).await.is_err() {
+                    break;
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        };
+        let write = async move {
+            while let Some(bytes) = arrived.recv().await {
+                for piece in bytes.chunks(PIECE) {
+                    speaker.file_data(piece).await.map_err(FeedError::Worker)?;
+                }
+            }
+            Ok(())
+        };
+        tokio::try_join!(read, write).map(|_| ())
     }
 
     fn header(&self, plan: &Plan) -> Header {

@@ -240,7 +240,7 @@ async fn an_idle_hour_costs_sweeps_and_polls_and_no_more() {
     world.sleep(3_600).await;
     let after = [Kind::Create, Kind::Get, Kind::List, Kind::Replace].map(sent);
     let [creates, gets, lists, pulses] = std::array::from_fn(|i| after[i] - before[i]);
-    // One look every 2 s, one sweep every 30 s with a second hour near the turn, one pulse a minute.
+    // One look every 2 s, one sweep every 30 s with a second hour near the turn, a pulse a minute.
     assert_eq!(creates, 0);
     assert!((1_700..=1_805).contains(&gets), "{gets} GETs");
     assert!((110..=130).contains(&lists), "{lists} LISTs");
