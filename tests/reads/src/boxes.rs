@@ -51,18 +51,23 @@ pub struct RunningBox {
 
 /// Work that is done once when a read of the box reaches a point; the read waits for it.
 #[derive(Clone, Default)]
-pub struct Gates(Arc<Mutex<Vec<(CrashPoint, BoxFuture<'static, ()>)>>>);
+pub struct Gates(Arc<Mutex<Vec<Gate>>>);
+
+struct Gate {
+    point: CrashPoint,
+    work: BoxFuture<'static, ()>,
+}
 
 impl Gates {
     /// Does `work` when the next read reaches `point`.
     pub fn at(&self, point: CrashPoint, work: impl Future<Output = ()> + Send + 'static) {
-        self.0.lock().unwrap().push((point, Box::pin(work)));
+        self.0.lock().unwrap().push(Gate { point, work: Box::pin(work) });
     }
 
     fn take(&self, point: CrashPoint) -> Option<BoxFuture<'static, ()>> {
         let mut gates = self.0.lock().unwrap();
-        let at = gates.iter().position(|(wanted, _)| *wanted == point)?;
-        Some(gates.remove(at).1)
+        let at = gates.iter().position(|gate| gate.point == point)?;
+        Some(gates.remove(at).work)
     }
 }
 

@@ -64,7 +64,7 @@ impl Ledger {
         self.of(part).iter().filter(|entry| entry.op == op).count()
     }
 
-    fn note<T>(&self, op: Op, key: &Path, answer: Result<T>) -> Result<T> {
+    fn note<T>(&self, op: Op, key: impl ToString, answer: Result<T>) -> Result<T> {
         let entry = Entry { op, key: key.to_string(), good: answer.is_ok() };
         self.0.lock().unwrap().push(entry);
         answer
@@ -99,7 +99,7 @@ impl Layer for Ledger {
             None => inner.list(prefix),
         };
         let listed = futures::TryStreamExt::try_collect(pages).await;
-        self.note(Op::List, prefix.unwrap_or(&Path::default()), listed)
+        self.note(Op::List, prefix.map(ToString::to_string).unwrap_or_default(), listed)
     }
 
     async fn delete(&self, inner: &Inner, key: &Path) -> Result<()> {

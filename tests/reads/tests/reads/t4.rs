@@ -317,10 +317,14 @@ async fn t4_offered_again_to_a_restarted_agent() {
     let id = world.signed().await[0].id;
     let before = world.objects_of(id).await;
     let again = world.start_box("uk-1").await;
+    // Its memory is empty and the envelope is in its window, so it stands for election and loses.
+    let picked = format!("{id}/picked");
+    let stood = async || {
+        let tries = again.view.ledger.of(&picked);
+        tries.iter().any(|entry| entry.op == Op::Create && !entry.good).then_some(())
+    };
+    world.until("the restarted agent stands for election", stood).await;
     console.query(&world, World::SQL).await.printed(World::TSV);
-    // Its memory is empty and the envelope is in its window, so it stood for election, and lost.
-    let stood = again.view.ledger.of(&format!("{id}/picked"));
-    assert!(stood.iter().any(|entry| entry.op == Op::Create && !entry.good), "{stood:?}");
     assert_eq!(world.objects_of(id).await, before);
     assert_eq!(again.view.ledger.count(Op::Create, &format!("{id}/out")), 0);
 }

@@ -247,7 +247,7 @@ async fn refused_unread(world: &World, uk: &RunningBox, request: ReadRequest) {
 async fn t9_second_tenant_the_prefix_is_the_boxs_own() {
     let world = World::new().await;
     let host = &world.place.host;
-    for decoy in ["", "acme/", "acme/shop/", "shop/", "uk/", "replicas/acme/", "query/"] {
+    for decoy in ["", "acme/", "acme/shop/", "shop/", "uk/", "replicas/acme/", "replicas/acme."] {
         let prefix = format!("{decoy}{host}");
         let context = &world.context;
         carlos_tests_reads::Source::create(context, &world.data, &prefix, RIVAL).await;
