@@ -76,7 +76,7 @@ impl OutputFile {
             // Before the umask: what any program's new file may be.
             builder.permissions(fs::Permissions::from_mode(0o666));
         }
-        builder.tempfile_in(parent.unwrap_or(Path::new(".")))
+        builder.tempfile_in(parent.unwrap_or_else(|| Path::new(".")))
     }
 }
 
