@@ -32,7 +32,7 @@ composed|docker-compose.yml|an unknown condition|s/service_completed_successfull
 composed|docker-compose.yml|a service that is not there|s/^      init:$/      inti:/
 composed|docker-compose.yml|an unknown key|s/read_only: true/readonly: true/
 scripted|infra/compose/init.sh|an open quote|s/"\$1" "\$2"$/"$1" "$2/
-parsed|infra/compose/lifecycle.json|an open bracket|$d
+parsed|infra/compose/policies/console.json|an open bracket|$d
 END
 }
 

@@ -78,8 +78,13 @@ resource "aws_s3_bucket_lifecycle_configuration" "this" {
       noncurrent_version_expiration {
         noncurrent_days = local.noncurrent_days
       }
-      abort_incomplete_multipart_upload {
-        days_after_initiation = local.unfinished_days
+      # MinIO drops this from a rule, and a provider that reads its rule back would find it
+      # missing; there the server's own setting does it.
+      dynamic "abort_incomplete_multipart_upload" {
+        for_each = var.amazon ? [local.unfinished_days] : []
+        content {
+          days_after_initiation = abort_incomplete_multipart_upload.value
+        }
       }
     }
   }

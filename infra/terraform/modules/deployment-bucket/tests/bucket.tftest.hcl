@@ -141,6 +141,11 @@ run "other_servers_get_what_they_know" {
     error_message = "a server that is not AWS is asked for buckets and lifecycle only"
   }
   assert {
+    condition = alltrue([for rule in aws_s3_bucket_lifecycle_configuration.this.rule :
+    length(rule.abort_incomplete_multipart_upload) == 0])
+    error_message = "MinIO takes no rule about unfinished uploads"
+  }
+  assert {
     condition     = output.url == "s3://acme-deployment"
     error_message = "without a region the URL names none"
   }
