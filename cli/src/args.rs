@@ -167,6 +167,21 @@ pub enum Replica {
     Plan(ReplicaPlan),
     /// Restore the database into a file.
     Restore(ReplicaRestore),
+    /// List everything that stands there, named for what it is.
+    #[command(after_help = LS_EXAMPLES)]
+    Ls(ReplicaLook),
+    /// Read and check every byte of every file.
+    #[command(after_help = VERIFY_EXAMPLES)]
+    Verify(ReplicaLook),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct ReplicaLook {
+    /// Where the replica is: `s3://bucket/prefix` or `file:///path/to/replica`.
+    pub url: String,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -247,6 +262,23 @@ Examples:
   carlos db query shop 'SELECT * FROM orders WHERE sku = ?' --param pen
   carlos db query shop --output orders.csv --format csv 'SELECT * FROM orders'
   echo 'SELECT 1' | carlos db query shop -";
+
+const LS_EXAMPLES: &str = "\
+Prints level, name, size and time of each transaction file, separated by tabs. What else stands
+there, the newest state and how far back --at reaches are said on stderr.
+
+Examples:
+  carlos replica ls s3://backups/shop
+  carlos replica ls file:///backups/shop --json";
+
+const VERIFY_EXAMPLES: &str = "\
+Prints for each level, separated by tabs: level, files, bytes, first and last transaction, gaps, and
+the transaction that it leads to from the best snapshot. Ends with 14 when a file is damaged or the
+newest state cannot be restored; --json prints its report even then.
+
+Examples:
+  carlos replica verify s3://backups/shop
+  carlos replica verify file:///backups/shop --json";
 
 const RESTORE_EXAMPLES: &str = "\
 Examples:

@@ -76,6 +76,8 @@ async fn for_people(command: Command, context: Context) -> Result<(), Failure> {
         Command::Replica { command: Replica::Restore(args) } => {
             replica::restore(args, context).await
         }
+        Command::Replica { command: Replica::Ls(args) } => replica::ls(args).await,
+        Command::Replica { command: Replica::Verify(args) } => replica::verify(args).await,
         Command::Admin(admin) => crate::admin::run(admin, context).await,
         Command::Demo(demo) => demo::run(demo, context).await,
         Command::Agent | Command::Console | Command::Dev(_) | Command::System { .. } => {

@@ -1,10 +1,15 @@
-//! `carlos replica plan` and `carlos replica restore`: for people who can reach the files.
+//! `carlos replica`: for people who can reach the files.
 
-use carlos_bucket::Context;
+mod look;
+
+use carlos_bucket::{Context, open_store};
 use carlos_protocol::copy::Bytes;
 use carlos_protocol::time::Millis;
 use carlos_replica::cmd::{self, CmdError, FileReport, PlanReport, RestoreReport};
-use carlos_replica::{PlanError, ReadError, RestoreError, RestoreFailure, RestoreOptions};
+use carlos_replica::{
+    Layout, PlanError, ReadError, Resolution, RestoreError, RestoreFailure, RestoreOptions,
+    StoreReplica,
+};
 
 use crate::args::{ReplicaPlan, ReplicaRestore};
 use crate::exit::Exit;
@@ -12,9 +17,11 @@ use crate::failure::Failure;
 use crate::out;
 use crate::when::parse_at;
 
+pub(super) use look::{ls, verify};
+
 pub(super) async fn plan(args: ReplicaPlan, context: Context) -> Result<(), Failure> {
     let at_ms = at_ms(args.at.as_deref(), &context)?;
-    let report = cmd::plan(&args.url, at_ms).await.map_err(failure)?;
+    let report = cmd::plan_from(&open(&args.url)?, at_ms).await.map_err(failure)?;
     print_plan(&report, args.json)?;
     note(report.note.as_deref());
     Ok(())
@@ -22,7 +29,7 @@ pub(super) async fn plan(args: ReplicaPlan, context: Context) -> Result<(), Fail
 
 pub(super) async fn restore(args: ReplicaRestore, context: Context) -> Result<(), Failure> {
     let at_ms = at_ms(args.at.as_deref(), &context)?;
-    let restored = cmd::restore(&args.url, &args.out, at_ms, OPTIONS).await;
+    let restored = cmd::restore_from(&open(&args.url)?, &args.out, at_ms, OPTIONS).await;
     let report = restored.map_err(failure)?;
     if args.json {
         out::json(&report)?;
@@ -31,6 +38,16 @@ pub(super) async fn restore(args: ReplicaRestore, context: Context) -> Result<()
     }
     note(report.note.as_deref());
     Ok(())
+}
+
+fn open(url: &str) -> Result<StoreReplica, Failure> {
+    if !url.starts_with("s3://") {
+        return cmd::open_replica(url).map_err(failure);
+    }
+    let store = open_store(url).map_err(|error| Failure::usage(format!("{error}.")))?;
+    // An S3 listing tells times in whole seconds (db-forward §3).
+    let replica = StoreReplica::new(store, "", Layout::Auto, Resolution::Second);
+    replica.map_err(|error| failure(error.into()))
 }
 
 fn print_plan(report: &PlanReport, as_json: bool) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! `carlos replica plan` and `restore` on replicas that the real Litestream wrote, by the real
+//! `carlos replica` on replicas that the real Litestream wrote, by the real
 //! binary.
 
 use std::path::{Path, PathBuf};
@@ -74,4 +74,40 @@ fn times_and_addresses_that_cannot_be() {
     plan("s3://bucket/prefix").failed(2, "s3");
     plan("/plain/path").failed(2, "file:///path/to/replica");
     plan("file:///no/such/directory").failed(10, "/no/such/directory");
+}
+
+#[test]
+fn a_listing_names_every_file_and_what_else_there_is() {
+    let ran = ask(&["ls"], "junk-files");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let lines = String::from_utf8(ran.stdout).unwrap();
+    assert_eq!(lines.lines().count(), 9);
+    assert!(lines.starts_with("0\t0000000000000001-0000000000000001.ltx\t"), "{lines}");
+    assert!(ran.stderr.contains("Litestream's lease: lock.json"), "{}", ran.stderr);
+    let json = ask(&["ls", "--json"], "v03-generations");
+    let report: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(report["layout"], Value::Null);
+    assert!(report["others"][0]["kind"].as_str().unwrap().contains("Litestream 0.3"));
+}
+
+#[test]
+fn a_check_ends_with_0_or_says_what_is_wrong() {
+    let sound = ask(&["verify"], "multi-level");
+    assert_eq!(sound.code, 0, "{sound:?}");
+    assert_eq!(String::from_utf8(sound.stdout).unwrap().lines().count(), 4);
+    assert!(sound.stderr.contains("33 files, 41.5 KB, all sound"), "{}", sound.stderr);
+    ask(&["verify"], "corrupt-page-literal").failed(14, "checksum mismatch");
+    ask(&["verify"], "gap-l0").failed(14, "nothing between 0x4 and 0x6");
+    ask(&["verify"], "v03-generations").failed(14, "Litestream 0.3");
+}
+
+#[test]
+fn a_report_of_damage_reaches_the_script() {
+    let ran = ask(&["verify", "--json"], "truncated-trailer");
+    assert_eq!(ran.code, 14, "{ran:?}");
+    let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!(report["sound"], json!(false));
+    let damage = &report["damaged"][0];
+    assert_eq!(damage["name"], "0000000000000005-0000000000000005.ltx");
+    assert!(damage["problem"].as_str().unwrap().contains("ends in its trailer"));
 }
