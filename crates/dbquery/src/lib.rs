@@ -3,7 +3,8 @@
 //! - [`run`] opens a file that nothing else writes, runs one statement under the authorizer and
 //!   the limits, and writes the answer as a [row stream](rows).
 //! - [`check_query_sql`] makes early, good messages from the text; it guards nothing.
-//! - [`integrity`] looks a restored file over before anything is asked of it.
+//! - [`integrity`] looks a restored file over before anything is answered from it, and [`read_by`]
+//!   says which of its tables a query will read.
 //! - [`render`] turns a whole row stream into a terminal table, TSV or JSON.
 //!
 //! The worker on a box and the client on a person's machine both call this, so an answer prints
@@ -23,7 +24,7 @@ mod session;
 mod stop;
 
 pub use guard::{MAX_SQL_BYTES, Refusal, check_query_bytes, check_query_sql};
-pub use integrity::{IntegrityError, IntegrityMode, integrity};
+pub use integrity::{IntegrityError, IntegrityMode, integrity, read_by};
 pub use real::format_real;
 pub use render::{Format, RenderError, render};
 pub use runner::{HEAP_BYTES, Limits, Query, QueryError, Ran, run};

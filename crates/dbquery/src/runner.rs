@@ -112,7 +112,10 @@ pub fn run<'q>(
 }
 
 /// Compiles a query and makes sure that it is one statement, reads only, and lacks nothing.
-fn prepare<'s>(session: &'s Session, query: Query<'_>) -> Result<Statement<'s>, QueryError> {
+pub(crate) fn prepare<'s>(
+    session: &'s Session,
+    query: Query<'_>,
+) -> Result<Statement<'s>, QueryError> {
     let mut batch = Batch::new(session.conn(), query.sql);
     let first = batch.next().map_err(|error| session.explain(&error))?;
     let mut statement = first.ok_or(Refusal::Empty)?;

@@ -60,6 +60,11 @@ impl Session {
         &self.conn
     }
 
+    /// What was compiled on this connection so far, as the authorizer heard it.
+    pub(crate) fn authorizer(&self) -> &Authorizer {
+        &self.authorizer
+    }
+
     pub(crate) fn check(&self) -> Result<(), QueryError> {
         self.watch.check()
     }

@@ -107,6 +107,6 @@ proptest! {
                 Err(other) => prop_assert!(false, "{sql}: {other:?}"),
             }
         }
-        let _ = integrity(&db, IntegrityMode::Full, &Limits::default(), &stop());
+        let _ = integrity(&db, &IntegrityMode::Full, &Limits::default(), &stop());
     }
 }

@@ -164,7 +164,7 @@ fn files_of_other_shapes_read() {
         assert_eq!(fixture.rows("SELECT hit FROM view5"), ["<running> foxes"], "{settings}");
         assert_eq!(fixture.rows("SELECT label FROM view_area"), ["away"], "{settings}");
         let before = fixture.tree();
-        integrity(&fixture.db, IntegrityMode::Full, &Limits::default(), &stop()).unwrap();
+        integrity(&fixture.db, &IntegrityMode::Full, &Limits::default(), &stop()).unwrap();
         assert_eq!(fixture.tree(), before, "{settings}");
     }
 }
@@ -225,14 +225,14 @@ fn a_damaged_file_is_found() {
     let mut bytes = std::fs::read(&fixture.db).unwrap();
     let check = |bytes: &[u8], mode| {
         std::fs::write(&fixture.db, bytes).unwrap();
-        integrity(&fixture.db, mode, &Limits::default(), &stop())
+        integrity(&fixture.db, &mode, &Limits::default(), &stop())
     };
     check(&bytes, IntegrityMode::Quick).unwrap();
     for page in bytes.chunks_mut(4096).skip(1) {
         page[8..40].fill(0x5a);
     }
     for mode in [IntegrityMode::Quick, IntegrityMode::Full] {
-        assert!(matches!(check(&bytes, mode), Err(IntegrityError::Damaged(_))));
+        assert!(matches!(check(&bytes, mode.clone()), Err(IntegrityError::Damaged(_))));
         assert!(matches!(check(b"no database at all", mode), Err(IntegrityError::Damaged(_))));
     }
     let text = check(&bytes, IntegrityMode::Full).unwrap_err().to_string();

@@ -51,7 +51,7 @@ fn a_cancel_from_another_thread_ends_it_soon() {
     });
     let again = query(&fixture.db, "SELECT 1", &Limits::default(), &stop);
     assert!(matches!(again, Err(QueryError::Cancelled)), "a cancelled stop runs nothing more");
-    let checked = integrity(&fixture.db, IntegrityMode::Full, &Limits::default(), &stop);
+    let checked = integrity(&fixture.db, &IntegrityMode::Full, &Limits::default(), &stop);
     assert!(matches!(checked, Err(IntegrityError::Stopped(QueryError::Cancelled))));
 }
 
@@ -92,7 +92,7 @@ fn a_clock_that_stands_still_needs_no_thread() {
 fn the_integrity_check_has_a_clock_too() {
     let fixture = Fixture::new();
     let limits = limited(Duration::ZERO);
-    let checked = integrity(&fixture.db, IntegrityMode::Full, &limits, &stop());
+    let checked = integrity(&fixture.db, &IntegrityMode::Full, &limits, &stop());
     assert!(matches!(checked, Err(IntegrityError::Stopped(QueryError::Timeout))));
 }
 

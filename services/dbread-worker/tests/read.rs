@@ -10,9 +10,13 @@ use carlos_protocol::frames;
 use carlos_protocol::frames::Frame;
 use carlos_protocol::frames::Hello;
 use carlos_protocol::frames::Outcome;
+use carlos_protocol::frames::Run;
 use carlos_protocol::frames::WorkerLimits;
 use carlos_protocol::ids::Digest;
 use carlos_protocol::ids::Txid;
+use carlos_protocol::params::Param;
+use carlos_protocol::params::ParamValue;
+use carlos_protocol::params::Params;
 use support::LIMITS;
 use support::Replica;
 use support::TIME_MS;
@@ -287,5 +291,42 @@ fn a_restore_ends_at_its_limit() {
     std::thread::sleep(std::time::Duration::from_millis(1500));
     worker.send_file(&shop.bytes[..100]);
     worker.expect_status(Outcome::RestoreTimeout);
+    worker.expect_exit(exit::DONE);
+}
+
+/// An index over another column than it says: every page is in order, and an answer through it
+/// would be wrong.
+fn mismatched() -> Replica {
+    Replica::of(
+        "PRAGMA page_size=4096; CREATE TABLE good (a); INSERT INTO good VALUES (7);
+         CREATE TABLE bad (a, b); INSERT INTO bad VALUES (1, 2); CREATE INDEX i ON bad (b);
+         PRAGMA writable_schema = ON;
+         UPDATE sqlite_schema SET sql = 'CREATE INDEX i ON bad (a)' WHERE name = 'i'",
+    )
+}
+
+#[test]
+fn nothing_is_answered_from_a_table_that_does_not_fit_its_index() {
+    let (dir, replica) = (scratch(), mismatched());
+    let mut worker = Worker::holding(dir.path(), &replica, LIMITS);
+    worker.run("SELECT a FROM bad WHERE a = 1");
+    worker.expect_status(Outcome::CheckFailed);
+    worker.expect_exit(exit::DONE);
+    let mut worker = Worker::holding(dir.path(), &replica, LIMITS);
+    worker.run("SELECT a FROM good");
+    assert_eq!(worker.answer().1.outcome, Outcome::Done);
+    worker.expect_exit(exit::DONE);
+}
+
+#[test]
+fn values_reach_the_statement() {
+    let (dir, shop) = (scratch(), Replica::shop());
+    let mut worker = Worker::holding(dir.path(), &shop, LIMITS);
+    let value = Param::positional(ParamValue::Text("pear".to_owned()));
+    let params = Params::new(vec![value]).unwrap();
+    let sql = "SELECT id FROM item WHERE name = ?".to_owned();
+    worker.send(&Frame::Run(Run { sql, params }));
+    let (_, status) = worker.answer();
+    assert_eq!((status.outcome, status.rows), (Outcome::Done, 1));
     worker.expect_exit(exit::DONE);
 }

@@ -110,6 +110,15 @@ fn the_integrity_check_has_what_the_restore_left_of_its_time() {
 }
 
 #[test]
+fn what_the_statement_reads_is_checked_on_the_restores_time() {
+    let (mut bench, shop) = (Bench::new(), Replica::shop());
+    bench.receive(&shop, 0);
+    // However long the peer took with its own check in between.
+    bench.seconds.fetch_add(LIMITS.restore_ms / 1000 + 1, Ordering::SeqCst);
+    assert_eq!(bench.take(run("SELECT name FROM item")), Next::Over(Outcome::Done));
+}
+
+#[test]
 fn a_cancel_between_frames_ends_the_read_at_the_next_one() {
     for (reason, outcome) in
         [(Reason::PeerLost, Outcome::Stopped), (Reason::TimeUp, Outcome::RestoreTimeout)]

@@ -1,34 +1,75 @@
 //! The authorizer: deny by default, at compile time, for the statement and all it pulls in.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::Connection;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
 use super::{functions, pragmas};
 
-/// Puts the authorizer on a connection and remembers the first thing it denied, for the sentence.
+/// Puts the authorizer on a connection and remembers what it was asked: the first thing it denied,
+/// for the sentence, and what is read, for the check of exactly that.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Authorizer {
-    denied: Arc<Mutex<Option<String>>>,
+    heard: Arc<Mutex<Heard>>,
+}
+
+#[derive(Debug, Default)]
+struct Heard {
+    denied: Option<String>,
+    tables: BTreeSet<String>,
+    /// Something that reads tables without naming them.
+    more: bool,
 }
 
 impl Authorizer {
     /// From here on the connection compiles only what [`verdict`] allows.
     pub(crate) fn install(conn: &mut Connection, shadows: Shadows) -> rusqlite::Result<Self> {
         let authorizer = Self::default();
-        let denied = Arc::clone(&authorizer.denied);
+        let heard = Arc::clone(&authorizer.heard);
         conn.authorizer(Some(move |context: AuthContext<'_>| {
-            let Err(what) = verdict(&context.action, &shadows) else { return Authorization::Allow };
-            denied.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(what);
-            Authorization::Deny
+            let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Err(what) = verdict(&context.action, &shadows) {
+                heard.denied.get_or_insert(what);
+                return Authorization::Deny;
+            }
+            heard.note(&context.action);
+            Authorization::Allow
         }))?;
         Ok(authorizer)
     }
 
     /// What was denied first, if anything was.
     pub(crate) fn denied(&self) -> Option<String> {
-        self.denied.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.heard().denied.clone()
+    }
+
+    /// The tables that what was compiled reads, in lower case, if it names all of them.
+    pub(crate) fn tables(&self) -> Option<BTreeSet<String>> {
+        let heard = self.heard();
+        (!heard.more).then(|| heard.tables.clone())
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Heard {
+    fn note(&mut self, action: &AuthAction<'_>) {
+        match action {
+            // As typed or as declared: SQLite says now one and now the other.
+            AuthAction::Read { table_name, .. } => {
+                let name = table_name.to_ascii_lowercase();
+                self.more |= name == "pragma_foreign_key_check";
+                self.tables.insert(name);
+            }
+            AuthAction::Pragma { pragma_name, .. } => {
+                self.more |= pragma_name.eq_ignore_ascii_case("foreign_key_check");
+            }
+            _ => {}
+        }
     }
 }
 
