@@ -7,6 +7,7 @@ mod exit_codes;
 mod login;
 mod replica;
 mod t11_buffering;
+mod values_and_files;
 
 use std::io::Write as _;
 use std::path::Path;

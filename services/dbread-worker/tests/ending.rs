@@ -6,6 +6,7 @@
 mod support;
 
 use std::time::Duration;
+use std::time::Instant;
 
 use carlos_dbread_worker::exit;
 use carlos_dbread_worker::scratch::Swept;
@@ -93,9 +94,13 @@ fn a_stuck_query_over_its_limit_is_ended_with_a_status() {
     let (dir, shop) = (scratch(), Replica::shop());
     let limits = WorkerLimits { query_ms: 500, ..LIMITS };
     let mut worker = Worker::holding(dir.path(), &shop, limits);
+    let started = Instant::now();
     worker.run(STUCK);
     worker.expect_status(Outcome::Timeout);
     worker.expect_exit(exit::OVERTIME_FORCED);
+    // One instruction that looks at no clock costs the limit, the grace and the watcher's look.
+    let most = Duration::from_millis(500) + GRACE + Duration::from_millis(500) + SLACK;
+    assert!(started.elapsed() < most, "{:?}", started.elapsed());
 }
 
 #[test]
