@@ -33,6 +33,7 @@ composed|docker-compose.yml|a service that is not there|s/^      init:$/      in
 composed|docker-compose.yml|an unknown key|s/read_only: true/readonly: true/
 scripted|infra/compose/init.sh|an open quote|s/"\$1" "\$2"$/"$1" "$2/
 parsed|infra/compose/policies/console.json|an open bracket|$d
+parsed|infra/compose/litestream.yml|an open quote|s/type: s3/type: "s3/
 END
 }
 
