@@ -58,10 +58,12 @@ targets! {
     protocol::summaries from bodies;
     protocol::times from names;
     protocol::tokens from names;
+    replica::ltx_ends from ltx_ends;
     replica::ltx_files from ltx_files;
     replica::ltx_headers from ltx_files;
     replica::ltx_names from names;
     replica::plans from listings;
+    replica::replicas from replicas;
     replica::restores from ltx_files;
     rows::row_streams from row_streams;
     rows::statements from statements;

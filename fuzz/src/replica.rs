@@ -1,15 +1,23 @@
 //! Targets for the decoders of `carlos-ltx` and `carlos-replica`.
 
 use std::fs;
+use std::sync::Arc;
 
 use carlos_ltx::{
     Decoder, HEADER_LEN, Header, LtxError, PageSink, TxidRange, Verified, decode_pages,
 };
 use carlos_replica::plan::{Listing, Plan, ReplicaFile, Resolution, Target, plan};
-use carlos_replica::{PlannedFile, Restore, RestoreError, RestoreOptions, Restored, Txid};
+use carlos_replica::restore::{plan_replica, restore_to_file};
+use carlos_replica::verify::verify;
+use carlos_replica::{Layout, PlannedFile, Restore, RestoreError, RestoreOptions, Restored};
+use carlos_replica::{StoreReplica, Txid};
+use futures::executor::block_on;
+use object_store::ObjectStoreExt;
+use object_store::memory::InMemory;
+use object_store::path::Path;
 
 /// The largest database a target restores: page sizes and counts are the input's to choose.
-const MAX_RESTORED: u64 = 1 << 20;
+const OPTIONS: RestoreOptions = RestoreOptions { max_bytes: 1 << 20, durable: false };
 
 /// The header of a file. Its reserved bytes are read over, so only the values must come back.
 pub fn ltx_headers(data: &[u8]) {
@@ -121,6 +129,60 @@ fn check_plan(plan: &Plan, listing: &Listing, target: Target) {
     }
 }
 
+/// What follows the pages of a good file: index, its length, checksums. Only one such end is
+/// right.
+pub fn ltx_ends(data: &[u8]) {
+    let seeds = crate::seeds::ltx_files();
+    let good = seeds.iter().find(|file| decode_pages(file, |_, _| {}).is_ok());
+    let good = good.expect("a seed is a good file");
+    let end = good.len() - crate::seeds::LTX_END;
+    let file = [&good[..end], data].concat();
+    assert_eq!(decode_pages(&file, |_, _| {}).is_ok(), data == &good[end..]);
+}
+
+/// Whole replicas: listing, plan, download, apply, and the check of every file.
+///
+/// The input is a list of files: level, first transaction, how many more, which seed the bytes
+/// are of, and where one of them is changed to what.
+pub fn replicas(data: &[u8]) {
+    let store = Arc::new(InMemory::new());
+    let seeds = crate::seeds::ltx_files();
+    for entry in data.chunks_exact(7).take(12) {
+        block_on(put(&store, &seeds, entry)).expect("memory takes everything");
+    }
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let out = folder.path().join("restored.db");
+    let replica = StoreReplica::new(store, "", Layout::S3, Resolution::Full).expect("no prefix");
+    let at = data.first().map(|at| i64::from(*at) << 33);
+    let target = at.filter(|at| *at % 3 == 0).map_or(Target::Newest, Target::Before);
+    let restored = block_on(async {
+        let plan = plan_replica(&replica, target).await?;
+        restore_to_file(&replica, plan, target, &out, OPTIONS).await
+    });
+    let report = block_on(verify(&replica)).expect("memory can be read");
+    match restored {
+        Ok((plan, restored)) => {
+            assert_eq!(plan.txid(), restored.txid);
+            assert_eq!(fs::metadata(&out).expect("it is there").len(), restored.bytes);
+        }
+        Err(_) => {
+            assert!(!out.exists(), "a failed restore leaves nothing");
+            assert!(!report.sound || target != Target::Newest, "what is sound can be restored");
+        }
+    }
+}
+
+async fn put(store: &InMemory, seeds: &[Vec<u8>], entry: &[u8]) -> object_store::Result<()> {
+    let &[level, min, more, seed, at, further, change] = entry else { return Ok(()) };
+    let mut bytes = seeds[usize::from(seed) % seeds.len()].clone();
+    let at = usize::from(u16::from_be_bytes([at, further])) % bytes.len();
+    bytes[at] ^= change;
+    let min = u64::from(min % 4) + 1;
+    let max = min + u64::from(more % 3);
+    let key = format!("{:04x}/{min:016x}-{max:016x}.ltx", level % 11);
+    store.put(&Path::from(key), bytes.into()).await.map(|_| ())
+}
+
 /// A snapshot and an increment applied to a file. The cut between them is where the input's
 /// second header magic lies, so that the seeds are good plans.
 pub fn restores(data: &[u8]) {
@@ -145,8 +207,7 @@ fn restore(data: &[u8], out: &std::path::Path) -> Result<Restored, RestoreError>
         let range = TxidRange::new(txid, txid).expect("from 1");
         PlannedFile { level: 0, range, size: size as u64 }
     });
-    let options = RestoreOptions { max_bytes: MAX_RESTORED, durable: false };
-    let mut restore = Restore::create(out, files.collect(), options)?;
+    let mut restore = Restore::create(out, files.collect(), OPTIONS)?;
     restore.feed(data)?;
     restore.finish()
 }

@@ -163,6 +163,32 @@ pub fn ltx_files() -> Vec<Vec<u8>> {
     files
 }
 
+/// Bytes of an [`ltx_files`] file with three pages after its pages: six zeros, an index of three
+/// entries and a zero, its length, two checksums.
+pub const LTX_END: usize = 6 + LTX_INDEX + 8 + 16;
+/// Three entries of a page number, an offset and a size, and the closing zero.
+const LTX_INDEX: usize = 15;
+
+/// The good end of a file, which the target of that name joins to the file's beginning.
+pub fn ltx_ends() -> Vec<Vec<u8>> {
+    let good = ltx_file(Encoding::Block, 1, &[1, 2, 3]);
+    vec![good[good.len() - LTX_END..].to_vec()]
+}
+
+/// Replicas of a few files, seven bytes a file.
+pub fn replicas() -> Vec<Vec<u8>> {
+    let snapshot = [0, 0, 0, 1, 0, 0, 0];
+    let increment = [0, 1, 0, 2, 0, 0, 0];
+    let frames = [9, 0, 0, 4, 0, 0, 0];
+    let flipped = [0, 1, 0, 5, 0, 40, 1];
+    vec![
+        [snapshot, increment].concat(),
+        [snapshot, increment, frames].concat(),
+        [frames, flipped].concat(),
+        frames.to_vec(),
+    ]
+}
+
 /// A file of one transaction for a database of three pages of 512 bytes.
 fn ltx_file(encoding: Encoding, txid: u64, pages: &[u32]) -> Vec<u8> {
     let range = TxidRange::new(Txid(txid), Txid(txid)).expect("from 1");
@@ -185,6 +211,7 @@ fn page(number: u32) -> Vec<u8> {
     if number == 1 {
         page[..16].copy_from_slice(b"SQLite format 3\0");
         page[16..18].copy_from_slice(&512_u16.to_be_bytes());
+        page[28..32].copy_from_slice(&3_u32.to_be_bytes());
     }
     page
 }

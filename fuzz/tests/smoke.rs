@@ -39,6 +39,8 @@ fn seeds_are_good_inputs() {
     assert!(
         seeds::ltx_files().iter().any(|file| carlos_ltx::decode_pages(file, |_, _| {}).is_ok())
     );
+    let end = &seeds::ltx_ends()[0];
+    assert_eq!(end[..7], [0, 0, 0, 0, 0, 0, 1], "the end of the pages, and page 1 of the index");
     assert!(seeds::row_streams().iter().any(|stream| Reader::open(stream).is_ok()));
     assert!(seeds::requests().len() >= 2);
     assert!(seeds::frames().len() >= 9);
