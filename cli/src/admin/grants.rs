@@ -31,8 +31,11 @@ pub enum Place {
 /// One right. In `keys`, `*` stands for any text, slashes included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Right {
+    /// The bucket.
     pub place: Place,
+    /// What may be done.
     pub act: Act,
+    /// With which names.
     pub keys: String,
 }
 
@@ -54,7 +57,9 @@ pub enum Role {
 /// Somebody with keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
+    /// The name, which its own keys hold.
     pub name: Principal,
+    /// What it is there for.
     pub role: Role,
 }
 
@@ -186,6 +191,7 @@ pub struct Deployment {
     pub bucket: String,
     /// The data buckets' names.
     pub data: Vec<(Region, String)>,
+    /// Everybody with keys.
     pub holders: Vec<Holder>,
 }
 

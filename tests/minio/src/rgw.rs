@@ -61,6 +61,8 @@ impl Gateway {
     pub(crate) fn stop(&self) {
         let stopped = Command::new(script("stop")).arg(home(self.dir.path())).status();
         assert!(stopped.is_ok_and(|status| status.success()), "the gateway was not stopped");
+        // Statics are never dropped, and the folder holds keys.
+        let _ = std::fs::remove_dir_all(self.dir.path());
     }
 }
 

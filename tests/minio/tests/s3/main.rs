@@ -6,6 +6,7 @@ mod conforms;
 mod facts;
 mod lifecycle;
 mod rights;
+mod starter;
 mod t1;
 
 use std::process::ExitCode;
@@ -46,8 +47,10 @@ fn main() -> ExitCode {
 
 impl Stage {
     fn trials(&self) -> Vec<Trial> {
-        // The long ones first, so that they are not what the others end up waiting for.
+        // The long ones first, so that they are not what the others end up waiting for; among the
+        // scenarios those are the last.
         let mut trials = vec![self.alone("lifecycle::expiry_follows_the_rules", lifecycle::test)];
+        trials.extend(SCENARIOS.iter().rev().map(|scenario| self.scenario(*scenario)));
         let tests: [(&str, Test); 8] = [
             ("t1::a_read_crosses_regions_and_keys_do_not", |server| Box::pin(t1::test(server))),
             ("rights::every_pair", |server| Box::pin(rights::test(server))),
@@ -59,7 +62,7 @@ impl Stage {
             ("facts::a_replaced_file_is_noticed", |server| Box::pin(facts::replaced(server))),
         ];
         trials.extend(tests.map(|(name, test)| self.on_shared(name, test)));
-        trials.extend(SCENARIOS.iter().map(|scenario| self.scenario(*scenario)));
+        trials.push(self.alone("starter::a_dead_daemon_is_reported", starter::test));
         trials
     }
 
