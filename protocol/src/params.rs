@@ -257,7 +257,12 @@ pub(crate) mod tests {
             Param::positional(ParamValue::Real(Real(-1.5))),
             Param::positional(ParamValue::Blob(vec![0, 255])),
         ]);
-        let json = r#"[{"value":{"text":"a\u0000"}},{"value":"null"},{"value":{"int":-9223372036854775808}},{"value":{"real":"bff8000000000000"}},{"value":{"blob":"AP8="}}]"#;
+        let json = [
+            r#"[{"value":{"text":"a\u0000"}},{"value":"null"},"#,
+            r#"{"value":{"int":-9223372036854775808}},{"value":{"real":"bff8000000000000"}},"#,
+            r#"{"value":{"blob":"AP8="}}]"#,
+        ]
+        .concat();
         let params = params.expect("within bounds");
         assert_eq!(String::from_utf8(canon::encode(&params)).expect("JSON"), json);
         assert_eq!(canon::decode::<Params>(json.as_bytes(), 1024), Ok(params));

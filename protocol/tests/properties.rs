@@ -129,7 +129,8 @@ prop_compose! {
         txid in any::<u64>(),
         (time, oldest) in (prop::option::of(millis()), prop::option::of(millis())),
         (rows, bytes, restored_bytes, cap_bytes) in any::<(u64, u64, u64, u64)>(),
-        (sha256, sql_error, coarser) in (prop::option::of(digest()), any::<String>(), any::<bool>()),
+        (sha256, sql_error) in (prop::option::of(digest()), any::<String>()),
+        coarser: bool,
     ) -> Summary {
         let (txid, sha256) = (Txid(txid), Sha256Text(sha256));
         Summary {

@@ -13,7 +13,7 @@ use crate::stop::Stop;
 pub enum IntegrityMode {
     /// Every page, cell and row, and every index against its table (`integrity_check`).
     Full,
-    /// The same without the indexes against their tables (`quick_check`): some thirty times faster.
+    /// The same without the indexes against their tables (`quick_check`): several times faster.
     Quick,
     /// Every row of these tables, and every index of theirs against them: with [`Self::Quick`]
     /// before, all that a query of these tables depends on.

@@ -150,7 +150,8 @@ mod tests {
             print(Format::Csv, &stream(&names, &[&values]), &mut out).unwrap();
             let records = parse(&out);
             prop_assert_eq!(records.len(), 2);
-            prop_assert!(records[0].iter().all(|field| *field == (name.clone().into_bytes(), true)));
+            let head = (name.clone().into_bytes(), true);
+            prop_assert!(records[0].iter().all(|field| *field == head));
             prop_assert_eq!(&records[1], &row.iter().map(field).collect::<Vec<_>>());
         }
     }

@@ -25,9 +25,9 @@ pub enum Format {
     /// UTF-8 `{"$text":"base64"}`, reals without a number `{"$real":"inf"}`; integers keep all
     /// their digits; a column name that comes again gets a suffix (`a`, `a_2`).
     Json,
-    /// RFC 4180: a header, records that end in CRLF. Text is quoted and nothing else is: NULL is an
-    /// empty field and the empty text `""`, a blob is `\x` and hex. Text is as stored, also where it
-    /// is not UTF-8.
+    /// RFC 4180: a header, records that end in CRLF. Text is quoted and nothing else is: NULL is
+    /// an empty field and the empty text `""`, a blob is `\x` and hex. Text is as stored, also
+    /// where it is not UTF-8.
     Csv,
     /// An object a line as in [`Format::Json`], then `{"$end":{"rows":2,"sha256":"..."}}` with the
     /// digest of the row stream: a file without that line is not whole.

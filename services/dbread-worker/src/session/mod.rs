@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Nothing is answered from an unchecked copy. Before `Ready` the structure of the whole file is
-//! checked, which takes a second for a gigabyte; after `Run`, and before the statement begins, the
+//! checked, which takes seconds for a gigabyte; after `Run`, and before the statement begins, the
 //! tables that it reads are checked against their indexes, which takes most of a minute for a
 //! gigabyte and nothing for what the statement leaves alone (docs/design.md).
 //!
