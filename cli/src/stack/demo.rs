@@ -80,7 +80,7 @@ pub(crate) async fn run(demo: Demo, context: Context) -> Result<(), Failure> {
         dir: dir.path().to_path_buf(),
         db: None,
         regions: vec![region("ie"), region("uk")],
-        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
         worker: own_worker()?,
     };
     let stack = Stack::start(options, context.clone()).await?;

@@ -1,6 +1,6 @@
 //! `carlos dev`: the whole stack in one terminal, until Ctrl-C.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use carlos_bucket::Context;
@@ -27,10 +27,14 @@ pub struct Dev {
     /// The regions: the console stands in the first, the data lives in the last.
     #[arg(long, value_name = "REGIONS", value_delimiter = ',', default_value = "ie,uk")]
     regions: Vec<Region>,
-    /// The console's port on 127.0.0.1; 0 takes a free one.
-    #[arg(long, default_value_t = 0)]
-    port: u16,
+    /// The console's port on 127.0.0.1; 0 takes a free one. The default is 7280, or a free one when
+    /// that is taken.
+    #[arg(long)]
+    port: Option<u16>,
 }
+
+/// The same at every start where it can be, so that a shell keeps its `CARLOS_URL`.
+const PORT: u16 = 7280;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -66,11 +70,12 @@ fn options(dev: Dev) -> Result<Options, Failure> {
     if let Some(db) = dev.db.as_ref().filter(|db| !db.is_file()) {
         return Err(Failure::usage(format!("{} is not a file.", db.display())));
     }
+    let ports = dev.port.map_or_else(|| vec![PORT, 0], |port| vec![port]);
     Ok(Options {
         dir: dev.dir.map_or_else(default_dir, Ok)?,
         db: dev.db,
         regions: dev.regions,
-        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, dev.port)),
+        listen: ports.into_iter().map(|port| (Ipv4Addr::LOCALHOST, port).into()).collect(),
         worker: own_worker()?,
     })
 }
@@ -87,16 +92,38 @@ fn default_dir() -> Result<PathBuf, Failure> {
 /// console listens on loopback only.
 fn greeting(stack: &Stack) -> Vec<String> {
     let Stack { url, app, host, region, .. } = stack;
+    let carlos = command();
     vec![
         format!("{app} is {host}. its data lives in {region}. the console is {url}."),
         String::new(),
         "in another terminal:".to_owned(),
         String::new(),
         format!("  export CARLOS_URL={url} CARLOS_TOKEN={}", stack.token.reveal()),
-        format!("  carlos db query {app} 'SELECT name FROM sqlite_schema'"),
+        format!("  {carlos} db query {app} 'SELECT name FROM sqlite_schema'"),
         String::new(),
         "Ctrl-C stops everything.".to_owned(),
     ]
+}
+
+/// What a shell calls this program: its path, unless it is found by its name.
+fn command() -> String {
+    let Ok(program) = std::env::current_exe() else { return "carlos".to_owned() };
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&paths).map(|folder| folder.join("carlos"));
+    let is_this = |path: std::path::PathBuf| path.canonicalize().is_ok_and(|path| path == program);
+    match found.into_iter().find(|path| path.is_file()).is_some_and(is_this) {
+        true => "carlos".to_owned(),
+        false => quoted(&program.display().to_string()),
+    }
+}
+
+/// `text` as one word of a POSIX shell.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
+    match text.chars().all(plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
 }
 
 impl From<StackError> for Failure {

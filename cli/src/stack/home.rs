@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use carlos_bucket::{Context, OpenError, file_url, open_store};
 use carlos_protocol::envelope::KeyFile;
-use carlos_protocol::ids::Region;
+use carlos_protocol::ids::{App, Region};
 use carlos_protocol::tokens::Token;
 use object_store::ObjectStore;
 use zeroize::Zeroizing;
@@ -74,6 +74,21 @@ impl Home {
     /// Where the sample database goes.
     pub(crate) fn sample(&self) -> PathBuf {
         self.root.join("shop.db")
+    }
+
+    /// Gives the name `app` to `database`; false when another file has it. A name keeps its file,
+    /// since what was replicated under it is that file's history.
+    pub(crate) fn claim(&self, app: &App, database: &Path) -> Result<bool, HomeError> {
+        let path = self.folder("names")?.join(app.as_str());
+        let failed = |cause| HomeError::Io { path: path.clone(), cause };
+        let database = database.canonicalize().map_err(failed)?;
+        let named = database.as_os_str().as_encoded_bytes();
+        match write_private(&path, named) {
+            Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {
+                Ok(fs::read(&path).map_err(failed)? == named)
+            }
+            written => written.map(|()| true).map_err(failed),
+        }
     }
 
     /// The root key, made at the first start.
@@ -143,6 +158,19 @@ mod tests {
         assert!(matches!(Home::take(dir.path()), Err(HomeError::Locked(_))));
         drop(first);
         Home::take(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn a_name_stays_with_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::take(dir.path()).unwrap();
+        let (one, other) = (dir.path().join("1"), dir.path().join("2"));
+        fs::write(&one, "").unwrap();
+        fs::write(&other, "").unwrap();
+        let app = App::parse("shop").unwrap();
+        assert!(home.claim(&app, &one).unwrap());
+        assert!(home.claim(&app, &one).unwrap());
+        assert!(!home.claim(&app, &other).unwrap());
     }
 
     #[test]

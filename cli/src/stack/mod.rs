@@ -31,6 +31,7 @@ use tokio_util::task::TaskTracker;
 
 use self::home::{Home, HomeError};
 use self::replicator::{ReplicateError, Replicator};
+use self::source::Source;
 use crate::admin::{AdminError, NewInstance, Operator};
 
 /// The one account of an embedded stack, and its one member.
@@ -41,6 +42,9 @@ const MEMBER: &str = "you@dev.local";
 /// under a second on a quiet machine.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 const READY_LOOK: Duration = Duration::from_millis(50);
+
+/// Files of one name that one directory serves; beyond that a person has lost track as well.
+const MOST_NAMESAKES: usize = 100;
 
 /// How long a stopping stack waits for its parts.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
@@ -56,12 +60,14 @@ pub enum StackError {
     Replicate(#[from] ReplicateError),
     #[error("the sample database could not be made: {0}")]
     Sample(rusqlite::Error),
-    #[error("{address} cannot be listened on: {cause}")]
-    Listen { address: SocketAddr, cause: std::io::Error },
+    #[error("{addresses:?} cannot be listened on: {cause}")]
+    Listen { addresses: Vec<SocketAddr>, cause: std::io::Error },
     #[error("this program does not know its own path: {0}")]
     Program(std::io::Error),
     #[error("no box was ready to read after {} s; its log is above", READY_WITHIN.as_secs())]
     NotReady,
+    #[error("too many files of this name were replicated into this directory; name another --dir")]
+    Names,
     #[error("{0}")]
     Regions(&'static str),
 }
@@ -75,8 +81,9 @@ pub struct Options {
     pub db: Option<PathBuf>,
     /// The console stands in the first, the data lives in the last.
     pub regions: Vec<Region>,
-    /// Where the console listens. Loopback, since it speaks plain HTTP.
-    pub listen: SocketAddr,
+    /// Where the console listens; on the first of these that is free. Loopback, since it speaks
+    /// plain HTTP.
+    pub listen: Vec<SocketAddr>,
     /// The program that a worker is.
     pub worker: WorkerCommand,
 }
@@ -142,17 +149,19 @@ impl Parts {
             Some(path) => path.clone(),
             None => sample_in(&home)?,
         };
-        let app = names::app_for(&database);
+        // First of all: a file that is no database shall leave nothing behind.
+        let source = Source::open(&database).map_err(ReplicateError::from)?;
+        let app = name_for(&home, &database)?;
         let host = names::host_for(&app);
         let deployment = home.deployment()?;
         let key = home.key(&context)?;
         let operator = Operator::new(Bucket::new(deployment.clone(), context.clone()));
         let token = ensure_member(&operator, &home).await?;
-        ensure_instance(&operator, &app, &host, &data_region).await?;
         let (data, copy) = (home.data(&data_region)?, home.copy()?);
         let mut replicator =
-            Replicator::open(&database, data, host.as_str(), copy, context.clone()).await?;
+            Replicator::open(source, data, host.as_str(), copy, context.clone()).await?;
         replicator.sync().await?;
+        ensure_instance(&operator, &app, &host, &data_region).await?;
         Ok(Self { home, context, options, deployment, key, token, app, host, replicator })
     }
 
@@ -161,13 +170,12 @@ impl Parts {
         for region in &self.options.regions {
             self.start_agent(region, &tasks, &shutdown)?;
         }
-        let address = self.options.listen;
-        let url = self.start_console(address, &tasks, &shutdown).await?;
+        let url = self.start_console(&tasks, &shutdown).await?;
         let Self { home, context, options, deployment, token, app, host, replicator, .. } = self;
         let expiring =
             expire::expire(deployment.clone(), context.clone(), &RULES, shutdown.clone());
         drop(context.spawn(tasks.track_future(expiring)));
-        drop(context.spawn(tasks.track_future(replicator.follow(shutdown.clone()))));
+        start_replicator(replicator, &context, &tasks, &shutdown);
         let region = options.regions.last().expect("checked before").clone();
         until_ready(&deployment, &context, &region).await?;
         let account = account();
@@ -205,12 +213,11 @@ impl Parts {
 
     async fn start_console(
         &self,
-        address: SocketAddr,
         tasks: &TaskTracker,
         shutdown: &CancellationToken,
     ) -> Result<String, StackError> {
-        let failed = |cause| StackError::Listen { address, cause };
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let failed = |cause| StackError::Listen { addresses: self.options.listen.clone(), cause };
+        let listener = TcpListener::bind(&self.options.listen[..]).await.map_err(failed)?;
         let url = format!("http://{}", listener.local_addr().map_err(failed)?);
         let region = self.options.regions.first().expect("checked before").clone();
         let config = ConsoleConfig::new(region).forwarding(self.key.clone());
@@ -238,6 +245,31 @@ fn box_of(region: &Region) -> BoxName {
     BoxName::parse(&format!("{region}-1"))
         .or_else(|_| BoxName::parse(region.as_str()))
         .expect("a region is a label")
+}
+
+/// On a thread of its own: a copy of a large database takes a while, and nobody shall wait for it.
+fn start_replicator(
+    replicator: Replicator,
+    context: &Context,
+    tasks: &TaskTracker,
+    shutdown: &CancellationToken,
+) {
+    let (runtime, shutdown) = (tokio::runtime::Handle::current(), shutdown.clone());
+    let following = context.spawn_blocking(move || runtime.block_on(replicator.follow(shutdown)));
+    drop(context.spawn(tasks.track_future(async move {
+        if following.await.is_err() {
+            tracing::error!("the replication has stopped");
+        }
+    })));
+}
+
+fn name_for(home: &Home, database: &Path) -> Result<App, StackError> {
+    for app in names::apps_for(database).take(MOST_NAMESAKES) {
+        if home.claim(&app, database)? {
+            return Ok(app);
+        }
+    }
+    Err(StackError::Names)
 }
 
 fn sample_in(home: &Home) -> Result<PathBuf, StackError> {

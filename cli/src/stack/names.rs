@@ -9,8 +9,18 @@ const FALLBACK: &str = "db";
 /// Room for a suffix within a label of 63 characters.
 const LONGEST: usize = 40;
 
-/// The app's name for `file`: its stem in the letters that a name may have.
-pub(super) fn app_for(file: &Path) -> App {
+/// The names for `file`, the likeliest first: its stem in the letters that a name may have, and
+/// then with a number, for files of one name in different folders.
+pub(super) fn apps_for(file: &Path) -> impl Iterator<Item = App> + use<> {
+    let first = app_for(file);
+    let numbered = first.clone();
+    let others = (2..).map(move |n: u32| {
+        App::parse(&format!("{numbered}-{n}")).expect("a short label and a number make a label")
+    });
+    std::iter::once(first).chain(others)
+}
+
+fn app_for(file: &Path) -> App {
     let stem = file.file_stem().unwrap_or_default().to_string_lossy().to_lowercase();
     let plain = |c: char| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '-' };
     let name: String = stem.chars().map(plain).take(LONGEST).collect();
@@ -41,6 +51,7 @@ mod tests {
             assert_eq!(app.as_str(), name, "{file}");
             host_for(&app);
         }
-        app_for(Path::new(&"x".repeat(300)));
+        let mut names = apps_for(Path::new(&"x".repeat(300)));
+        assert_ne!(names.next(), names.next());
     }
 }

@@ -1,14 +1,14 @@
 //! A person's own SQLite file as the source of a replica: opened read-only, copied inside one
 //! read transaction, never checkpointed.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use carlos_replica::writer::PageSource;
 use rusqlite::backup::{Backup, StepResult};
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 /// How long a copy waits for a writer that holds the file; after that the next look tries again.
 const BUSY_WAIT: Duration = Duration::from_secs(2);
@@ -22,6 +22,13 @@ pub enum SourceError {
     Sqlite { path: String, cause: rusqlite::Error },
     #[error("{path} is locked by another program")]
     Busy { path: String },
+    #[error(
+        "{path} cannot be read without writing: a transaction in it was cut off, or it is in WAL \
+         mode in a folder that cannot be written. open it once with its own program, or name a copy"
+    )]
+    NeedsWriting { path: String },
+    #[error("{path} is gone; queries still answer from its last state")]
+    Gone { path: String },
     #[error("the copy of {path} cannot be read: {cause}")]
     Io { path: String, cause: std::io::Error },
 }
@@ -31,23 +38,48 @@ pub(crate) struct Source {
     path: PathBuf,
     db: Connection,
     seen: Option<i64>,
+    identity: Identity,
+}
+
+/// Which file a path names. Another one may be moved into its place while this one is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity(u64, u64);
+
+impl Identity {
+    fn of(path: &Path) -> Result<Self, SourceError> {
+        use std::os::unix::fs::MetadataExt as _;
+        let path_text = || path.display().to_string();
+        match fs::metadata(path) {
+            Ok(found) => Ok(Self(found.dev(), found.ino())),
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
+                Err(SourceError::Gone { path: path_text() })
+            }
+            Err(cause) => Err(SourceError::Io { path: path_text(), cause }),
+        }
+    }
 }
 
 impl Source {
-    /// Opens `path` read-only. Nothing is ever written to it or beside it on our account.
+    /// Opens `path` read-only. Nothing is written to it. Beside a database in WAL mode SQLite makes
+    /// the `-shm` and the empty `-wal` that every reader needs, when they are not there.
     pub(crate) fn open(path: &Path) -> Result<Self, SourceError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let failed = |cause| SourceError::Sqlite { path: path.display().to_string(), cause };
+        let failed = |cause| refused(path, cause);
+        let identity = Identity::of(path)?;
         let db = Connection::open_with_flags(path, flags).map_err(failed)?;
         db.busy_timeout(BUSY_WAIT).map_err(failed)?;
         // A file that is no database must be refused now, not at the first copy.
         db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0))
             .map_err(failed)?;
-        Ok(Self { path: path.to_path_buf(), db, seen: None })
+        Ok(Self { path: path.to_path_buf(), db, seen: None, identity })
     }
 
-    /// Whether another connection has committed since the last copy.
-    pub(crate) fn changed(&self) -> Result<bool, SourceError> {
+    /// Whether there is something that the last copy does not hold: a commit of another
+    /// connection, or another file in this one's place.
+    pub(crate) fn changed(&mut self) -> Result<bool, SourceError> {
+        if Identity::of(&self.path)? != self.identity {
+            *self = Self::open(&self.path.clone())?;
+        }
         Ok(self.seen != Some(self.data_version()?))
     }
 
@@ -68,6 +100,7 @@ impl Source {
     }
 
     fn backup(&self, copy: &Path) -> Result<(), SourceError> {
+        discard(copy).map_err(|cause| unreadable(copy, cause))?;
         let mut target = Connection::open(copy).map_err(|e| self.failed(e))?;
         let backup = Backup::new(&self.db, &mut target).map_err(|e| self.failed(e))?;
         match backup.step(ALL_PAGES).map_err(|e| self.failed(e))? {
@@ -83,8 +116,34 @@ impl Source {
     }
 
     fn failed(&self, cause: rusqlite::Error) -> SourceError {
-        SourceError::Sqlite { path: self.path.display().to_string(), cause }
+        refused(&self.path, cause)
     }
+}
+
+fn refused(path: &Path, cause: rusqlite::Error) -> SourceError {
+    let path = path.display().to_string();
+    match cause.sqlite_error_code() {
+        Some(ErrorCode::ReadOnly) => SourceError::NeedsWriting { path },
+        _ => SourceError::Sqlite { path, cause },
+    }
+}
+
+fn unreadable(copy: &Path, cause: io::Error) -> SourceError {
+    SourceError::Io { path: copy.display().to_string(), cause }
+}
+
+/// Removes the last copy with its side files. SQLite would keep its journal mode, and a database in
+/// WAL mode takes no copy of another page size.
+fn discard(copy: &Path) -> io::Result<()> {
+    for suffix in ["", "-journal", "-shm", "-wal"] {
+        let mut name = copy.as_os_str().to_owned();
+        name.push(suffix);
+        match fs::remove_file(&name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// The pages of a private copy, which nobody writes while they are read.
@@ -98,9 +157,14 @@ pub(crate) struct Pages {
 const PAGE_SIZE_OFFSET: u64 = 16;
 
 impl Pages {
-    fn open(copy: &Path) -> Result<Self, SourceError> {
-        Self::read(copy)
-            .map_err(|cause| SourceError::Io { path: copy.display().to_string(), cause })
+    /// Removes a copy, if there is one.
+    pub(crate) fn discard(copy: &Path) -> Result<(), SourceError> {
+        discard(copy).map_err(|cause| unreadable(copy, cause))
+    }
+
+    /// Opens a copy.
+    pub(crate) fn open(copy: &Path) -> Result<Self, SourceError> {
+        Self::read(copy).map_err(|cause| unreadable(copy, cause))
     }
 
     fn read(copy: &Path) -> io::Result<Self> {
@@ -170,6 +234,22 @@ mod tests {
     }
 
     #[test]
+    fn another_file_in_its_place_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("a.db"), dir.path().join("b.db"));
+        drop(writer(&path));
+        drop(writer(&other));
+        let mut source = Source::open(&path).unwrap();
+        source.copy_to(&dir.path().join("copy.db")).unwrap();
+        fs::rename(&other, &path).unwrap();
+        assert!(source.changed().unwrap());
+        source.copy_to(&dir.path().join("copy.db")).unwrap();
+        assert!(!source.changed().unwrap());
+        fs::remove_file(&path).unwrap();
+        assert!(matches!(source.changed(), Err(SourceError::Gone { .. })));
+    }
+
+    #[test]
     fn the_source_keeps_its_wal() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.db");
@@ -181,6 +261,35 @@ mod tests {
         drop(source);
         assert_eq!(std::fs::read(&wal).unwrap(), before);
         drop(db);
+    }
+
+    #[test]
+    fn a_copy_may_follow_one_of_another_page_size() {
+        let dir = tempfile::tempdir().unwrap();
+        let (wal, plain) = (dir.path().join("wal.db"), dir.path().join("plain.db"));
+        let _writer = writer(&wal);
+        let large = "PRAGMA page_size = 8192; CREATE TABLE t (n INTEGER)";
+        Connection::open(&plain).unwrap().execute_batch(large).unwrap();
+        let copy = dir.path().join("copy.db");
+        for (path, size) in [(&wal, 4096), (&wal, 4096), (&plain, 8192), (&wal, 4096)] {
+            let pages = Source::open(path).unwrap().copy_to(&copy).unwrap();
+            assert_eq!(pages.page_size(), size);
+        }
+    }
+
+    #[test]
+    fn a_cut_off_transaction_is_left_to_its_owner() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, journal) = (dir.path().join("a.db"), dir.path().join("a.db-journal"));
+        let db = Connection::open(&path).unwrap();
+        db.execute_batch("CREATE TABLE t (x); PRAGMA cache_size = 1; BEGIN").unwrap();
+        db.execute("INSERT INTO t VALUES (zeroblob(1000000))", []).unwrap();
+        let cut = dir.path().join("cut.db");
+        fs::copy(&path, &cut).unwrap();
+        fs::copy(&journal, dir.path().join("cut.db-journal")).unwrap();
+        let before = fs::read(&cut).unwrap();
+        assert!(matches!(Source::open(&cut), Err(SourceError::NeedsWriting { .. })));
+        assert_eq!(fs::read(&cut).unwrap(), before);
     }
 
     #[test]

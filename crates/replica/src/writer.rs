@@ -107,6 +107,24 @@ impl ReplicaWriter {
         self.txid
     }
 
+    /// Bytes per page of what is known to be there.
+    #[must_use]
+    pub fn page_size(&self) -> Option<u32> {
+        self.known.as_ref().map(|known| known.page_size)
+    }
+
+    /// Takes `restored`, the newest state of what is there, as what the pages were at the last
+    /// sync. A writer that goes on with a replica writes only what has changed since.
+    ///
+    /// # Errors
+    /// [`WriteError`] when it cannot be read or is no database.
+    pub fn remember(&mut self, restored: &mut dyn PageSource) -> Result<(), WriteError> {
+        let shape = Shape::of(restored)?;
+        let hashes = hash_pages(restored, shape)?;
+        self.known = Some(Known { page_size: shape.page_size, hashes });
+        Ok(())
+    }
+
     /// Writes the pages that changed as the next transaction, at level 0. The first one ever
     /// holds every page. `None` when nothing changed. `now_ms` is the file's time.
     ///
