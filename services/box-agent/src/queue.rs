@@ -52,9 +52,16 @@ impl From<&QueueEntry> for Place {
 /// Entries under consideration, and those that never need another look.
 #[derive(Default)]
 struct Desk {
-    /// `None` until the request was read and verified.
-    pending: BTreeMap<Place, Option<Box<ReadRequest>>>,
+    pending: BTreeMap<Place, Pending>,
     decided: BTreeSet<Place>,
+}
+
+#[derive(Default)]
+struct Pending {
+    /// `None` until the request was read and verified.
+    request: Option<Box<ReadRequest>>,
+    /// Looks at a request that could not be read, or is not there.
+    looks: u32,
 }
 
 impl Desk {
@@ -86,16 +93,31 @@ impl Desk {
         self.decided.retain(|place| place.issued_at >= kept);
     }
 
-    /// Entries in the window whose request is still to be read, oldest first.
+    /// Entries in the window whose request is still to be read: the least looked at first, so that
+    /// entries whose request never comes hold up no other, and then the oldest.
     fn unread(&self, now_unix: u64) -> Vec<Place> {
         let in_window = |place: &Place| check_age(Seconds::new(place.issued_at), now_unix).is_ok();
-        let unread =
-            self.pending.iter().filter(|(place, request)| request.is_none() && in_window(place));
-        unread.map(|(place, _)| *place).take(EXAMINED_A_ROUND).collect()
+        let unread = self
+            .pending
+            .iter()
+            .filter(|(place, entry)| entry.request.is_none() && in_window(place));
+        let mut unread: Vec<_> = unread.map(|(place, entry)| (entry.looks, *place)).collect();
+        unread.sort_unstable();
+        unread.into_iter().map(|(_, place)| place).take(EXAMINED_A_ROUND).collect()
+    }
+
+    fn look_again(&mut self, place: Place) {
+        if let Some(entry) = self.pending.get_mut(&place) {
+            entry.looks += 1;
+        }
+    }
+
+    fn verified(&mut self, place: Place, request: Box<ReadRequest>) {
+        self.pending.insert(place, Pending { request: Some(request), looks: 0 });
     }
 
     fn genuine(&self) -> Vec<Place> {
-        let genuine = self.pending.iter().filter(|(_, request)| request.is_some());
+        let genuine = self.pending.iter().filter(|(_, entry)| entry.request.is_some());
         genuine.map(|(place, _)| *place).collect()
     }
 }
@@ -188,8 +210,8 @@ async fn examine_unread(agent: &Agent, desk: &mut Desk) {
     let looks: Vec<_> = futures::stream::iter(looks).buffered(EXAMINED_AT_ONCE).collect().await;
     for (place, examined) in looks {
         match examined {
-            Examined::Later => {}
-            Examined::Genuine(request) => drop(desk.pending.insert(place, Some(request))),
+            Examined::Later => desk.look_again(place),
+            Examined::Genuine(request) => desk.verified(place, request),
             Examined::Refused(refusal) => {
                 if !refusal.is_silent() {
                     tracing::warn!(id = %place.id, %refusal, "a read request is refused");
@@ -219,7 +241,7 @@ async fn take_on(agent: &Arc<Agent>, desk: &mut Desk, place: Place, reads: &Read
         Ok(admitted) => admitted,
         Err(reason) => return tracing::debug!(id = %place.id, %reason, "a read waits"),
     };
-    let Some(Some(request)) = desk.pending.remove(&place) else { return };
+    let Some(Pending { request: Some(request), .. }) = desk.pending.remove(&place) else { return };
     desk.decide(place);
     let candidate = Candidate { request: *request, slot, reservation };
     let task = agent.ctx().spawn(read::run(Arc::clone(agent), candidate));
@@ -277,6 +299,19 @@ mod tests {
         desk.take_in(&[forged.clone(), genuine.clone()]);
         desk.decide(Place::from(&forged));
         assert_eq!(desk.unread(NOW), [Place::from(&genuine)]);
+    }
+
+    #[test]
+    fn entries_whose_request_never_comes_hold_up_no_other() {
+        let mut desk = Desk::default();
+        let forged: Vec<_> = (0..40).map(|number| entry(NOW - 1, number)).collect();
+        desk.take_in(&forged);
+        let genuine = entry(NOW, 99);
+        desk.take_in(std::slice::from_ref(&genuine));
+        for place in desk.unread(NOW) {
+            desk.look_again(place);
+        }
+        assert!(desk.unread(NOW).contains(&Place::from(&genuine)));
     }
 
     #[test]
