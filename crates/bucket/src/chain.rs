@@ -186,6 +186,10 @@ impl Chain {
         purpose: Purpose,
     ) -> Result<Option<Found>, ReadError> {
         let revision = head.map_or(Revision::FIRST, |head| head.revision.next());
+        // The last number there is follows itself: somebody wrote it to be walked for ever.
+        if head.is_some_and(|head| head.revision == revision) {
+            return Ok(None);
+        }
         let body = self.bucket.get(&self.key(revision), purpose).await?;
         Ok(body.map(|body| Found { revision, body }))
     }
@@ -335,6 +339,18 @@ mod tests {
         assert!(matches!(stale, Append::Unknown(_)), "{stale:?}");
         let past = chain.append(Some(revision(2)), b"[9]", Purpose::Claim).await;
         assert_eq!(past, Append::Written(revision(3)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_number_of_all_ends_the_walk() {
+        let (bucket, _) = faulty();
+        let key = format!("{NAME}/{}", revision(u64::MAX));
+        let end = bucket.create(&key, "not an entry".into(), Purpose::Claim).await;
+        assert_eq!(end, Outcome::Created);
+        let head = chain(&bucket).head(Purpose::Claim).await;
+        assert_eq!(head, Err(ChainError::Malformed(revision(u64::MAX))));
+        let end = chain(&bucket).append(Some(revision(u64::MAX)), b"[1]", Purpose::Claim).await;
+        assert!(matches!(end, Append::Unknown(_)), "{end:?}");
     }
 
     #[tokio::test(start_paused = true)]
