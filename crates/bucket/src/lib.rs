@@ -53,7 +53,9 @@ pub use context::{Context, ContextEntropy, Elapsed};
 pub use counters::{Counters, Kind, Tally};
 pub use deadline::Purpose;
 pub use guard::WriteOnceGuard;
-pub use open::{OpenError, ProfileError, S3Error, file_url, open_store, open_store_with};
+pub use open::{
+    OpenError, ProfileError, S3Error, StoreClock, file_url, open_store, open_store_with,
+};
 pub use poller::{Pace, Poller};
 pub use queue::{Queue, QueueWatch};
 pub use serial::{News, Pulse, Serial};

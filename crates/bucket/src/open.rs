@@ -1,5 +1,6 @@
 //! From a URL and the environment to a store: the one place where a store's client is set up.
 
+mod clock;
 mod failure;
 mod profile;
 mod s3;
@@ -12,6 +13,7 @@ use object_store::memory::InMemory;
 
 use crate::layer::Inner;
 
+pub use clock::StoreClock;
 pub use profile::ProfileError;
 pub use s3::S3Error;
 
@@ -35,6 +37,9 @@ pub enum OpenError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// A directory that has to be there is not.
+    #[error("there is no directory {0}")]
+    NoDirectory(PathBuf),
     /// The directory's name is one that the store's library cannot hold.
     #[error("cannot use the directory {path}: {source}")]
     Store {
@@ -71,22 +76,39 @@ pub enum OpenError {
 /// # Errors
 /// [`OpenError`] with a sentence for a person, without any secret.
 pub fn open_store(url: &str) -> Result<Inner, OpenError> {
-    open_store_with(url, |name| std::env::var(name).ok())
+    open_store_with(url, |name| std::env::var(name).ok(), None)
 }
 
-/// As [`open_store`], with variables from `var` instead of the process.
+/// As [`open_store`], for a store that is in use already: a directory that is not there is an error
+/// and is not made, since a slip in its path would otherwise look like an empty store.
+///
+/// # Errors
+/// [`OpenError`] with a sentence for a person, without any secret.
+pub fn open_existing(url: &str) -> Result<Inner, OpenError> {
+    if let Some(path) = url.strip_prefix("file://").filter(|path| path.starts_with('/')) {
+        let path = unescape(path);
+        if !path.is_dir() {
+            return Err(OpenError::NoDirectory(path));
+        }
+    }
+    open_store(url)
+}
+
+/// As [`open_store`], with variables from `var` instead of the process, and with a clock that the
+/// store's answers set.
 ///
 /// # Errors
 /// [`OpenError`] with a sentence for a person, without any secret.
 pub fn open_store_with(
     url: &str,
     var: impl Fn(&str) -> Option<String>,
+    clock: Option<&StoreClock>,
 ) -> Result<Inner, OpenError> {
     match url.split_once("://") {
         Some(("memory", "" | "/")) => Ok(Arc::new(InMemory::new())),
         Some(("file", path)) if path.starts_with('/') => open_directory(&unescape(path)),
         Some(("file", _)) => Err(OpenError::NotAbsolute(url.to_owned())),
-        Some(("s3", rest)) => Ok(s3::open(rest, Environment(&var))?),
+        Some(("s3", rest)) => Ok(s3::open(rest, Environment(&var), clock)?),
         Some((scheme @ ("gs" | "az"), _)) => Err(OpenError::NotInThisBuild(scheme.to_owned())),
         // The rest of the text may hold credentials; a scheme does not.
         Some((scheme, _)) => Err(OpenError::UnknownScheme(format!("{scheme}://"))),
@@ -212,6 +234,16 @@ mod tests {
         assert_eq!(unescape("/a b/ü"), Path::new("/a b/ü"));
         assert_eq!(unescape("/a%20b/%C3%BC"), Path::new("/a b/ü"));
         assert_eq!(unescape("/100%/%zz/%+1"), Path::new("/100%/%zz/%+1"));
+    }
+
+    #[test]
+    fn a_store_in_use_is_not_made_by_a_slip() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let missing = dir.path().join("no such");
+        let refused = open_existing(&file_url(&missing)).expect_err("is not there").to_string();
+        assert!(refused.ends_with("/no such") && !missing.exists(), "{refused}");
+        assert!(open_existing(&file_url(dir.path())).is_ok());
+        assert!(open_existing("file://relative").is_err() && open_existing("memory://").is_ok());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use carlos_bucket::layer::Inner;
-use carlos_bucket::{Bucket, Context, Outcome, Purpose, open_store_with};
+use carlos_bucket::{Bucket, Context, Outcome, Purpose, StoreClock, open_store_with};
 use object_store::path::Path;
 use object_store::{Error, ObjectStoreExt, PutMode, PutOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,13 +15,15 @@ use tokio::net::{TcpListener, TcpStream};
 struct Recorder {
     url: String,
     seen: Arc<Mutex<Vec<String>>>,
+    /// Set by the answers, where there is one.
+    clock: Option<StoreClock>,
 }
 
 impl Recorder {
     async fn start(answer: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let recorder = Self { url, seen: Arc::default() };
+        let recorder = Self { url, seen: Arc::default(), clock: None };
         let served = recorder.clone();
         tokio::spawn(async move {
             loop {
@@ -54,7 +56,7 @@ impl Recorder {
         ];
         let all: Vec<_> = own.iter().chain(more).collect();
         let var = |name: &str| all.iter().find(|(key, _)| *key == name).map(|(_, v)| (*v).into());
-        open_store_with(url, var).unwrap()
+        open_store_with(url, var, self.clock.as_ref()).unwrap()
     }
 
     /// The heads of all requests so far, in lower case.
@@ -130,6 +132,24 @@ async fn statuses_are_told_apart() {
     let Outcome::Unknown(cause) = throttled else { panic!("{throttled:?}") };
     assert_eq!(cause.to_string(), "the store asked for fewer requests");
 }
+
+/// A refusal tells the time as well as a success does.
+#[tokio::test]
+async fn every_answer_sets_the_store_s_clock() {
+    let context = Context::system();
+    let mut recorder = Recorder::start(DATED).await;
+    let clock = StoreClock::new(context.clone());
+    recorder.clock = Some(clock.clone());
+    let store = recorder.store("s3://bucket", &[]);
+    assert_eq!(clock.ahead(), None);
+    store.get(&Path::from("k")).await.unwrap_err();
+    let ahead = clock.ahead().unwrap();
+    assert!((ahead - (context.now_unix().cast_signed() - DATED_UNIX)).abs() < 60, "{ahead}");
+}
+
+const DATED: &str = "HTTP/1.1 403 Forbidden\r\nDate: Fri, 09 Oct 2026 08:00:00 GMT\r\n\
+                     Content-Length: 0\r\n\r\n";
+const DATED_UNIX: i64 = 1_791_532_800;
 
 /// A silent server holds nobody longer than the purpose allows.
 #[tokio::test]

@@ -40,7 +40,8 @@ impl Buckets {
         let dialect = &self.server.dialect;
         if let Running::Docker(container) = &self.server.running {
             for (user, policy) in self.deployment.user_policies(dialect) {
-                container.grant(&user, &policy);
+                let name = format!("{user}-{}", self.deployment.bucket);
+                container.grant(&user, &name, &policy);
             }
             return;
         }

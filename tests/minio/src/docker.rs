@@ -58,7 +58,7 @@ mod without_docker {
             match *self {}
         }
 
-        pub(crate) fn grant(&self, _: &str, _: &Value) {
+        pub(crate) fn grant(&self, _: &str, _: &str, _: &Value) {
             match *self {}
         }
     }
@@ -104,17 +104,14 @@ mod with_docker {
             }
         }
 
-        /// Gives `user` a policy of its own; MinIO's buckets have none for users.
-        pub(crate) fn grant(&self, user: &str, policy: &Value) {
-            let file = format!("/tmp/{user}.json");
-            let name = format!("{user}-policy");
-            // The policy holds names and no quote signs of the shell's.
+        /// Gives `user` one more policy; MinIO's buckets have none for users. `name` is the
+        /// policy's, which no other may have.
+        pub(crate) fn grant(&self, user: &str, name: &str, policy: &Value) {
+            let file = format!("/tmp/{name}.json");
+            // A policy holds names and no quote signs of the shell's.
             self.run(&format!("printf '%s' '{policy}' > {file}"));
             self.run(&format!("mc admin policy create local {name} {file}"));
-            self.run(&format!(
-                "mc admin policy attach local {name} --user {user} || mc admin policy entities \
-                 local --user {user}"
-            ));
+            self.run(&format!("mc admin policy attach local {name} --user {user}"));
         }
 
         fn run(&self, script: &str) {

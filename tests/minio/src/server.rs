@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use carlos_bucket::layer::Inner;
-use carlos_bucket::{Context, open_store_with};
+use carlos_bucket::{Context, StoreClock, open_store_with};
 use carlos_cli::admin::grants::Dialect;
 use data_encoding::HEXLOWER;
 
@@ -181,12 +181,27 @@ impl Server {
 
     /// As [`Server::store`], with further variables, which go first.
     pub fn store_with(&self, user: &str, bucket: &str, more: &[(&str, &str)]) -> Inner {
+        self.open(user, bucket, more, None)
+    }
+
+    /// As [`Server::store`], with a clock that the answers set.
+    pub fn clocked(&self, user: &str, bucket: &str, clock: &StoreClock) -> Inner {
+        self.open(user, bucket, &[], Some(clock))
+    }
+
+    fn open(
+        &self,
+        user: &str,
+        bucket: &str,
+        more: &[(&str, &str)],
+        clock: Option<&StoreClock>,
+    ) -> Inner {
         let own = self.environment(user);
         let var = |name: &str| {
             let more = more.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).into());
             more.or_else(|| own.iter().find(|(key, _)| key == name).map(|(_, v)| v.clone()))
         };
-        open_store_with(&format!("s3://{bucket}"), var).unwrap()
+        open_store_with(&format!("s3://{bucket}"), var, clock).unwrap()
     }
 
     /// The operator's hands on buckets themselves.

@@ -18,6 +18,7 @@ use object_store::{
 };
 
 use super::Environment;
+use super::clock::StoreClock;
 use super::failure::plain;
 use super::profile::{self, ProfileError};
 use crate::layer::Inner;
@@ -115,9 +116,17 @@ struct Endpoint {
 }
 
 /// Opens the bucket that the text after `s3://` names.
-pub(super) fn open(rest: &str, env: Environment<'_>) -> Result<Inner, S3Error> {
+pub(super) fn open(
+    rest: &str,
+    env: Environment<'_>,
+    clock: Option<&StoreClock>,
+) -> Result<Inner, S3Error> {
     let place = Place::read(rest, env)?;
     let builder = credentials(place.builder(), &place, env)?;
+    let builder = match clock {
+        Some(clock) => builder.with_http_connector(clock.clone()),
+        None => builder,
+    };
     // The library's TLS asks for the process's provider; a second installation changes nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = builder.build().map_err(|error| S3Error::Client(error.to_string()))?;
@@ -430,7 +439,7 @@ mod tests {
     }
 
     fn sentence(rest: &str, vars: &[(&str, &str)]) -> String {
-        with(vars, |env| open(rest, env)).expect_err(rest).to_string()
+        with(vars, |env| open(rest, env, None)).expect_err(rest).to_string()
     }
 
     const LOCAL: (&str, &str) = (ENDPOINT, "http://127.0.0.1:9000/");
@@ -495,12 +504,12 @@ mod tests {
     #[tokio::test]
     async fn nothing_shown_of_a_store_holds_its_keys() {
         let vars = [LOCAL, KEYS[0], KEYS[1], ("AWS_SESSION_TOKEN", "hush-too")];
-        let store = with(&vars, |env| open("b/p", env)).expect("complete");
+        let store = with(&vars, |env| open("b/p", env, None)).expect("complete");
         let shown = format!("{store} {store:?}");
         assert!(!shown.contains("hush") && !shown.contains("AKIAEXAMPLE"), "{shown}");
         // Port 9 is nobody's: the failure is the connection's.
         let dead = [(ENDPOINT, "http://127.0.0.1:9"), KEYS[0], KEYS[1]];
-        let store = with(&dead, |env| open("b", env)).expect("complete");
+        let store = with(&dead, |env| open("b", env, None)).expect("complete");
         let failed = store.get_opts(&Path::from("k"), GetOptions::default()).await;
         let failed = format!("{:?}", failed.expect_err("nobody answers"));
         assert!(failed.contains("onnection refused") && !failed.contains("hush"), "{failed}");

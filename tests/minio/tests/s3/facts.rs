@@ -1,6 +1,6 @@
 //! What the product makes of this server's answers.
 
-use carlos_bucket::{Bucket, Cause, Context, Outcome, Purpose, ReadError};
+use carlos_bucket::{Bucket, Cause, Context, Outcome, Purpose, ReadError, StoreClock};
 use carlos_replica::{Layout, ReadError as ReplicaError, ReplicaReader, Resolution, StoreReplica};
 use carlos_tests_minio::Server;
 use carlos_tests_minio::deployment::plain_bucket;
@@ -41,6 +41,16 @@ async fn refused(server: &Server, bucket: &str, vars: &[(&str, &str)], code: &st
     assert!(matches!(listed, Err(ReadError::Denied(_))), "{listed:?}");
     let took = bucket.context().monotonic() - begun;
     assert!(took < Purpose::Claim.allowed(), "a refusal was asked for again for {took:?}");
+}
+
+/// The server here shares this machine's clock.
+pub(crate) async fn clock(server: &'static Server) {
+    let bucket = plain_bucket(server).await;
+    let clock = StoreClock::new(Context::system());
+    let bucket = Bucket::new(server.clocked("operator", &bucket, &clock), Context::system());
+    assert_eq!(bucket.get("hosts/a.example.com/1", Purpose::Claim).await, Ok(None));
+    let ahead = clock.ahead().expect("an answer has a date");
+    assert!(ahead.abs() <= 60, "{ahead} s");
 }
 
 const FILE: &str = "shop/0000/0000000000000001-0000000000000001.ltx";

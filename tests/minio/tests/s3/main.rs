@@ -51,7 +51,7 @@ impl Stage {
         // scenarios those are the last.
         let mut trials = vec![self.alone("lifecycle::expiry_follows_the_rules", lifecycle::test)];
         trials.extend(SCENARIOS.iter().rev().map(|scenario| self.scenario(*scenario)));
-        let tests: [(&str, Test); 8] = [
+        let tests: [(&str, Test); 9] = [
             ("t1::a_read_crosses_regions_and_keys_do_not", |server| Box::pin(t1::test(server))),
             ("rights::every_pair", |server| Box::pin(rights::test(server))),
             ("conforms::every_law", |server| Box::pin(conforms::laws(server))),
@@ -59,6 +59,7 @@ impl Stage {
             ("conforms::the_probe_on_a_plain_bucket", |server| Box::pin(conforms::plain(server))),
             ("conforms::a_versioned_bucket", |server| Box::pin(conforms::versioned(server))),
             ("facts::failures_are_told_apart", |server| Box::pin(facts::failures(server))),
+            ("facts::answers_tell_the_time", |server| Box::pin(facts::clock(server))),
             ("facts::a_replaced_file_is_noticed", |server| Box::pin(facts::replaced(server))),
         ];
         trials.extend(tests.map(|(name, test)| self.on_shared(name, test)));
