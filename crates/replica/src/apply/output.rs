@@ -1,7 +1,7 @@
 //! The database file while it is being written.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::RestoreError;
@@ -14,8 +14,6 @@ pub(super) struct Output {
     file: File,
     temporary: PathBuf,
     path: PathBuf,
-    /// Where the file's cursor stands, so that runs of pages need no seek.
-    position: u64,
     named: bool,
 }
 
@@ -23,23 +21,16 @@ impl Output {
     pub(super) fn create(path: &Path) -> Result<Self, RestoreError> {
         refuse_existing(path)?;
         let (file, temporary) = create_temporary(path)?;
-        Ok(Self { file, temporary, path: path.to_owned(), position: 0, named: false })
+        Ok(Self { file, temporary, path: path.to_owned(), named: false })
     }
 
-    pub(super) fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        if offset != self.position {
-            self.file.seek(SeekFrom::Start(offset))?;
-        }
-        self.file.write_all(bytes)?;
-        self.position = offset + bytes.len() as u64;
-        Ok(())
+    pub(super) fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        write_all_at(&self.file, offset, bytes)
     }
 
     pub(super) fn read_at(&mut self, offset: u64, into: &mut [u8]) -> io::Result<()> {
         self.file.seek(SeekFrom::Start(offset))?;
-        self.file.read_exact(into)?;
-        self.position = offset + into.len() as u64;
-        Ok(())
+        self.file.read_exact(into)
     }
 
     /// Cuts or extends the file; what is added reads as zeros.
@@ -101,6 +92,18 @@ fn private() -> OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options
+}
+
+/// One call to the system: pages that replace older ones are scattered over the file.
+#[cfg(unix)]
+fn write_all_at(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
+}
+
+#[cfg(not(unix))]
+fn write_all_at(mut file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    file.seek(SeekFrom::Start(offset))?;
+    std::io::Write::write_all(&mut file, bytes)
 }
 
 #[cfg(unix)]
