@@ -54,7 +54,8 @@ pub use counters::{Counters, Kind, Tally};
 pub use deadline::Purpose;
 pub use guard::WriteOnceGuard;
 pub use open::{
-    OpenError, ProfileError, S3Error, StoreClock, file_url, open_store, open_store_with,
+    OpenError, ProfileError, S3Error, StoreClock, file_url, open_existing, open_store,
+    open_store_with,
 };
 pub use poller::{Pace, Poller};
 pub use queue::{Queue, QueueWatch};

@@ -114,6 +114,11 @@ impl Admission {
         OwnWorker(self.clone())
     }
 
+    /// Reads that hold a slot now.
+    pub(crate) fn held(&self) -> usize {
+        self.table().reads
+    }
+
     /// Whether a read slot is free. A hint that saves requests: `admit_read` decides.
     pub(crate) fn has_free_slot(&self) -> bool {
         self.table().reads < READS_PER_BOX

@@ -100,9 +100,16 @@ pub async fn run(
 ) -> Result<(), AgentError> {
     let agent = Arc::new(Agent::new(config, ports, shutdown));
     check_bucket(&agent).await?;
-    let (mut reads, ()) = tokio::join!(serve(&agent), capability::publish(&agent));
+    let (mut reads, (), ()) =
+        tokio::join!(serve(&agent), capability::publish(&agent), tell_draining(&agent));
     drain(&agent, &mut reads).await;
     Ok(())
+}
+
+async fn tell_draining(agent: &Agent) {
+    agent.draining.cancelled().await;
+    let (reads, grace) = (agent.admission.held(), agent.config.draining.grace.as_secs());
+    tracing::info!(reads, grace_seconds = grace, "draining: no new reads, waiting for those held");
 }
 
 async fn serve(agent: &Arc<Agent>) -> Reads {
@@ -136,8 +143,10 @@ async fn check_bucket(agent: &Agent) -> Result<(), AgentError> {
 async fn drain(agent: &Agent, reads: &mut Reads) {
     let draining = agent.config.draining;
     if agent.ctx().timeout(draining.grace, reads.all()).await.is_ok() {
+        tracing::info!("drained");
         return;
     }
+    tracing::warn!(reads = agent.admission.held(), "the grace is over: ending the reads held");
     agent.end_now.cancel();
     if agent.ctx().timeout(draining.end, reads.all()).await.is_err() {
         tracing::warn!("reads were still open when the agent stopped");

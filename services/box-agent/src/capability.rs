@@ -29,7 +29,8 @@ const PUBLISH_AGAIN: Duration = Duration::from_secs(5);
 /// What a box that can serve publishes, sorted.
 const CAPABILITIES: [&str; 2] = [DB_READ_CAPABILITY, DB_READ_PARAMS_CAPABILITY];
 
-/// Publishes edges and status until the agent drains, and that it drains as the last thing.
+/// Publishes edges and status until the agent drains, and then that it drains: consoles know it
+/// before the held reads have used any of their grace.
 pub(crate) async fn publish(agent: &Agent) {
     let mut publisher = Publisher::new(agent);
     let mut readiness = agent.readiness();
@@ -139,14 +140,17 @@ impl<'a> Publisher<'a> {
 
 /// Probes at start, every five minutes, and at once after a worker failed to start.
 pub(crate) async fn keep_ready(agent: &Agent) {
+    let mut said = None;
     while !agent.draining.is_cancelled() {
         let wait = match probe(agent).await {
             Probe::Passed => {
                 agent.set_ready(true);
+                said = None;
                 PROBE_EVERY
             }
-            Probe::Failed => {
+            Probe::Failed(error) => {
                 agent.set_ready(false);
+                tell_failure(&mut said, error);
                 FAILED_AGAIN
             }
             // The last result stands until a probe can run.
@@ -161,10 +165,20 @@ pub(crate) async fn keep_ready(agent: &Agent) {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Once for each reason: a box that waits for its operator says it again for those who look closer.
+fn tell_failure(said: &mut Option<String>, error: String) {
+    if said.as_ref() == Some(&error) {
+        tracing::debug!(error, "the readiness probe failed again");
+        return;
+    }
+    tracing::error!(error, "the readiness probe failed: this box serves no forwarded reads");
+    *said = Some(error);
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Probe {
     Passed,
-    Failed,
+    Failed(String),
     Skipped,
 }
 
@@ -188,11 +202,5 @@ async fn probe(agent: &Agent) -> Probe {
         Err(error) => Err(error.to_string()),
     };
     worker.stop().await;
-    verdict.map_or_else(
-        |error| {
-            tracing::error!(error, "the readiness probe failed");
-            Probe::Failed
-        },
-        |()| Probe::Passed,
-    )
+    verdict.map_or_else(Probe::Failed, |()| Probe::Passed)
 }

@@ -17,7 +17,8 @@
 //! | `CARLOS_DB_READ_SANDBOX` | walls a worker must report: `full` or `inner` | `full` |
 //! | `CARLOS_DB_READ_SCRATCH` | where workers make their scratch | `/var/tmp` |
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use carlos_bucket::{Bucket, Context, OpenError, open_store};
@@ -54,12 +55,13 @@ struct DataBucket {
     prefix: String,
 }
 
-/// A store that the environment names cannot be opened.
+/// What the environment names cannot be opened.
 #[derive(Debug, Error)]
-#[error("{name}: {source}")]
-pub struct OpenFailure {
-    name: &'static str,
-    source: OpenError,
+pub enum OpenFailure {
+    #[error("{name}: {source}")]
+    Store { name: &'static str, source: OpenError },
+    #[error("{SCRATCH}: workers cannot restore copies in {}: {source}", directory.display())]
+    Scratch { directory: PathBuf, source: io::Error },
 }
 
 impl Environment {
@@ -82,8 +84,9 @@ impl Environment {
     /// Opens the stores and puts the ports together; `workers` starts this box's workers.
     ///
     /// # Errors
-    /// [`OpenFailure`] names the variable whose store cannot be opened.
+    /// [`OpenFailure`] names the variable whose store or directory cannot be used.
     pub fn open(&self, ctx: &Context, workers: Arc<dyn WorkerHost>) -> Result<Ports, OpenFailure> {
+        check_scratch(&self.scratch)?;
         let store = open(BUCKET, &self.bucket)?;
         let replicas = self.data.as_ref().map(DataBucket::open).transpose()?;
         let disk = Arc::new(FolderDisk(self.scratch.clone()));
@@ -104,7 +107,14 @@ impl DataBucket {
 }
 
 fn open(name: &'static str, url: &str) -> Result<Arc<dyn object_store::ObjectStore>, OpenFailure> {
-    open_store(url).map_err(|source| OpenFailure { name, source })
+    open_store(url).map_err(|source| OpenFailure::Store { name, source })
+}
+
+/// A directory that is missing now is a slip in the settings; one that vanishes later is found by
+/// admission.
+fn check_scratch(directory: &Path) -> Result<(), OpenFailure> {
+    let usable = std::fs::read_dir(directory).map(drop);
+    usable.map_err(|source| OpenFailure::Scratch { directory: directory.to_owned(), source })
 }
 
 #[cfg(test)]
@@ -125,5 +135,13 @@ mod tests {
         let environment = read(&with_bucket).expect("complete");
         assert!(environment.data.is_none());
         assert_eq!(environment.scratch, PathBuf::from("/var/tmp"));
+    }
+
+    #[test]
+    fn a_scratch_that_is_not_there_is_named_with_its_setting() {
+        let missing = check_scratch(Path::new("/nowhere/at/all")).unwrap_err().to_string();
+        assert!(missing.contains(SCRATCH) && missing.contains("/nowhere/at/all"), "{missing}");
+        assert!(check_scratch(Path::new("/dev/null")).is_err());
+        assert!(check_scratch(&std::env::temp_dir()).is_ok());
     }
 }

@@ -60,16 +60,29 @@ impl ConsoleConfig {
     /// | variable | meaning |
     /// |---|---|
     /// | `CARLOS_REGION` | required: the console's own region |
-    /// | `CARLOS_DB_FORWARD` | `1` forwards reads; anything else, or nothing, does not |
+    /// | `CARLOS_DB_FORWARD` | `1` forwards reads; `0`, or nothing, does not |
     /// | `CARLOS_ROOT_KEY_FILE` | the key file that signs requests |
     ///
     /// # Errors
     /// [`ConfigError`] names the variable and what is wrong with it.
     pub fn from_env(var: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
         let region = required(&var, "CARLOS_REGION")?;
-        let forward = var("CARLOS_DB_FORWARD").as_deref() == Some("1");
+        let forward = switch(&var, "CARLOS_DB_FORWARD")?;
         let key = var("CARLOS_ROOT_KEY_FILE").map(|path| read_key(path.into())).transpose()?;
         Ok(Self { forward, key, ..Self::new(region) })
+    }
+
+    /// Why a console that is told to forward reads forwards none. It serves everything else, so
+    /// this is for its log and not for its end (db-forward §5.5).
+    pub fn mute(&self) -> Option<&'static str> {
+        match &self.key {
+            _ if !self.forward => None,
+            None => Some("CARLOS_ROOT_KEY_FILE is not set"),
+            Some(key) if key.kind() != KeyKind::Root => {
+                Some("CARLOS_ROOT_KEY_FILE holds a scoped key, and only a root key signs requests")
+            }
+            Some(_) => None,
+        }
     }
 
     /// The key that can sign requests, if reads are forwarded. A scoped key cannot sign envelopes,
@@ -108,6 +121,15 @@ pub fn required<T: FromStr<Err: std::fmt::Display>>(
     text.parse().map_err(|why: T::Err| ConfigError::Unusable { name, why: why.to_string() })
 }
 
+/// A switch with another word in it is a slip, and would be off without anybody knowing.
+fn switch(var: impl Fn(&str) -> Option<String>, name: &'static str) -> Result<bool, ConfigError> {
+    match var(name).as_deref() {
+        None | Some("" | "0") => Ok(false),
+        Some("1") => Ok(true),
+        Some(_) => Err(ConfigError::Unusable { name, why: "neither 0 nor 1".to_owned() }),
+    }
+}
+
 fn read_key(path: PathBuf) -> Result<KeyFile, ConfigError> {
     let unusable = |why: String| ConfigError::Unusable { name: "CARLOS_ROOT_KEY_FILE", why };
     let bytes = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
@@ -130,6 +152,22 @@ mod tests {
         assert!(!ConsoleConfig::from_env(zero).unwrap().forward);
         let on = env(&[("CARLOS_REGION", "ie"), ("CARLOS_DB_FORWARD", "1")]);
         assert!(ConsoleConfig::from_env(on).unwrap().forward);
+        let yes = env(&[("CARLOS_REGION", "ie"), ("CARLOS_DB_FORWARD", "yes")]);
+        let refused = ConsoleConfig::from_env(yes).err().unwrap().to_string();
+        assert_eq!(refused, "CARLOS_DB_FORWARD is not usable: neither 0 nor 1");
+    }
+
+    #[test]
+    fn a_console_that_cannot_sign_says_why_it_forwards_nothing() {
+        let off = ConsoleConfig::new("ie".parse().unwrap());
+        assert_eq!(off.mute(), None);
+        let keyless = ConsoleConfig { forward: true, ..off.clone() };
+        assert_eq!(keyless.mute(), Some("CARLOS_ROOT_KEY_FILE is not set"));
+        let mut entropy = carlos_bucket::Context::system().entropy();
+        let root = KeyFile::generate_root(&mut entropy);
+        let scoped = root.generate_scoped(&mut entropy, "mesh").unwrap();
+        assert!(off.clone().forwarding(scoped).mute().unwrap().contains("scoped"));
+        assert_eq!(off.forwarding(root).mute(), None);
     }
 
     #[test]

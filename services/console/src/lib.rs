@@ -43,6 +43,9 @@ pub async fn run(
     listener: TcpListener,
     shutdown: CancellationToken,
 ) {
+    if let Some(reason) = config.mute() {
+        tracing::warn!(reason, "CARLOS_DB_FORWARD is 1, but no read is forwarded");
+    }
     let tasks = TaskTracker::new();
     let context = bucket.context().clone();
     let server = Server {

@@ -15,6 +15,7 @@ usage: carlos-dbread-worker [--peer-user NAME|UID] [--scratch DIR] [--max-bytes 
 
 Reads one replica and runs one query for the peer that is connected to standard input.
 It is started by carlos-dbread.socket or by the box agent, never by hand.
+`carlos system db-worker` is the same program.
 
   --peer-user NAME|UID  whose connection is served (default: carlos)
   --scratch DIR         where the private scratch directory is made (default: /var/tmp)

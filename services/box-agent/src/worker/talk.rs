@@ -32,8 +32,8 @@ pub(crate) enum TalkError {
     OutOfTurn,
     #[error("the worker speaks version {0} of the protocol")]
     Version(u32),
-    #[error("the worker's sandbox lacks {0}")]
-    Unconfined(&'static str),
+    #[error("the worker's sandbox lacks {lacks}: {advice}")]
+    Unconfined { lacks: &'static str, advice: &'static str },
 }
 
 /// Reads frames; a dropped read loses nothing.
@@ -116,17 +116,32 @@ fn check(hello: &Hello, least: &Sandbox) -> Result<(), TalkError> {
         return Err(TalkError::Version(hello.v));
     }
     let found = hello.sandbox.clone().unwrap_or_default();
-    let parts = [
+    let outer = [
         ("a network without any device but loopback", least.loopback_only, found.loopback_only),
         ("an empty /data", least.data_empty, found.data_empty),
         ("a closed /etc/carlos", least.config_hidden, found.config_hidden),
+    ];
+    let inner = [
         ("no_new_privs", least.no_new_privileges, found.no_new_privileges),
         ("Landlock", true, found.landlock_abi >= least.landlock_abi),
         ("a system call filter", least.seccomp, found.seccomp),
     ];
-    let missing = parts.into_iter().find(|(_, wanted, held)| *wanted && !*held);
-    missing.map_or(Ok(()), |(name, ..)| Err(TalkError::Unconfined(name)))
+    demand(&outer, NO_UNIT)?;
+    demand(&inner, NO_KERNEL)
 }
+
+fn demand(walls: &[(&'static str, bool, bool)], advice: &'static str) -> Result<(), TalkError> {
+    let missing = walls.iter().find(|(_, wanted, held)| *wanted && !*held);
+    missing.map_or(Ok(()), |(lacks, ..)| Err(TalkError::Unconfined { lacks, advice }))
+}
+
+/// A worker cannot build these walls itself: a unit does (db-forward §8.3).
+const NO_UNIT: &str = "run workers under the unit carlos-dbread@.service, or set \
+                       CARLOS_DB_READ_SANDBOX=inner where the walls that a worker builds around \
+                       itself are enough";
+
+const NO_KERNEL: &str =
+    "the kernel, or what filters this container's system calls, has to allow it";
 
 #[cfg(test)]
 mod tests {
@@ -162,7 +177,7 @@ mod tests {
             let mut less = full();
             take(&mut less);
             let verdict = check(&hello(Some(less.clone())), &full());
-            assert!(matches!(verdict, Err(TalkError::Unconfined(_))), "{less:?}");
+            assert!(matches!(verdict, Err(TalkError::Unconfined { .. })), "{less:?}");
             assert!(check(&hello(Some(full())), &less).is_ok(), "more than demanded: {less:?}");
         }
     }
@@ -170,7 +185,7 @@ mod tests {
     #[test]
     fn a_worker_that_reports_nothing_passes_only_where_nothing_is_demanded() {
         assert!(check(&hello(None), &Sandbox::default()).is_ok());
-        assert!(matches!(check(&hello(None), &full()), Err(TalkError::Unconfined(_))));
+        assert!(matches!(check(&hello(None), &full()), Err(TalkError::Unconfined { .. })));
     }
 
     #[test]
