@@ -23,7 +23,8 @@ pub struct Login {
 /// Where the login file is, taken from the environment once.
 #[derive(Clone, Debug)]
 pub struct Config {
-    dir: PathBuf,
+    /// `None` on a machine without a home, which may still bring both in its environment.
+    dir: Option<PathBuf>,
     url: Option<String>,
     token: Option<Token>,
 }
@@ -32,16 +33,14 @@ impl Config {
     /// Reads the environment.
     ///
     /// # Errors
-    /// When there is no home directory to keep the file in.
+    /// When `CARLOS_TOKEN` is no token.
     pub fn from_env() -> Result<Self, Failure> {
         Self::from_vars(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
     }
 
     /// The same with any source of variables, so that tests need not change the process's own.
     pub fn from_vars(var: impl Fn(&str) -> Option<String>) -> Result<Self, Failure> {
-        let dir = config_dir(&var).ok_or_else(|| {
-            Failure::usage("there is no home directory. set CARLOS_CONFIG_DIR to a directory.")
-        })?;
+        let dir = config_dir(&var);
         let token = var("CARLOS_TOKEN").map(|text| Token::parse(&text)).transpose()?;
         Ok(Self { dir, url: var("CARLOS_URL"), token })
     }
@@ -75,49 +74,53 @@ impl Config {
         let stored =
             Stored { url: login.origin.to_string(), token: login.token.expose().to_owned() };
         let text = serde_json::to_vec(&stored).expect("two strings always serialise");
-        self.replace_file(&text).map_err(|error| self.broken("write", &error))
+        let file = self.file()?;
+        replace_file(&file, &text).map_err(|error| broken("write", &file, &error))
     }
 
     /// Forgets the login. Returns whether there was one.
     pub fn forget(&self) -> Result<bool, Failure> {
-        match fs::remove_file(self.file()) {
+        match fs::remove_file(self.file()?) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(self.broken("remove", &error)),
+            Err(error) => Err(broken("remove", &self.file()?, &error)),
         }
     }
 
     fn stored(&self) -> Result<Option<Stored>, Failure> {
-        let text = match fs::read(self.file()) {
+        let file = self.file()?;
+        let text = match fs::read(&file) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(self.broken("read", &error)),
+            Err(error) => return Err(broken("read", &file, &error)),
         };
         // The parser's message could quote the token, so it is not passed on.
         serde_json::from_slice(&text).map(Some).map_err(|_| {
-            let file = self.file();
             Failure::usage(format!("{} is not a login. run carlos login again.", file.display()))
         })
     }
 
-    /// Writes beside the file and renames, so that no reader sees half a login and the secret is
-    /// never in a file others could open.
-    fn replace_file(&self, text: &[u8]) -> io::Result<()> {
-        create_private_dir(&self.dir)?;
-        let mut file = tempfile::NamedTempFile::new_in(&self.dir)?;
-        file.write_all(text)?;
-        file.as_file().sync_all()?;
-        file.persist(self.file())?;
-        Ok(())
+    fn file(&self) -> Result<PathBuf, Failure> {
+        self.dir.as_ref().map(|dir| dir.join("login.json")).ok_or_else(|| {
+            Failure::usage("there is no home directory. set CARLOS_CONFIG_DIR to a directory.")
+        })
     }
+}
 
-    fn file(&self) -> PathBuf {
-        self.dir.join("login.json")
-    }
+/// Writes beside the file and renames, so that no reader sees half a login and the secret is never
+/// in a file others could open.
+fn replace_file(path: &Path, text: &[u8]) -> io::Result<()> {
+    let dir = path.parent().unwrap_or_else(|| Path::new("."));
+    create_private_dir(dir)?;
+    let mut file = tempfile::NamedTempFile::new_in(dir)?;
+    file.write_all(text)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    Ok(())
+}
 
-    fn broken(&self, verb: &str, error: &io::Error) -> Failure {
-        Failure::unexpected(format!("could not {verb} {}: {error}.", self.file().display()))
-    }
+fn broken(verb: &str, file: &Path, error: &io::Error) -> Failure {
+    Failure::unexpected(format!("could not {verb} {}: {error}.", file.display()))
 }
 
 #[derive(Serialize, Deserialize)]
@@ -189,8 +192,18 @@ mod tests {
         let config = config(&dir.path().join("new"), &[]);
         config.store(&login("https://console.example.com")).expect("stores");
         let mode = |path: &Path| fs::metadata(path).expect("exists").permissions().mode() & 0o777;
-        assert_eq!(mode(&config.file()), 0o600);
-        assert_eq!(mode(&config.dir), 0o700);
+        assert_eq!(mode(&config.file().unwrap()), 0o600);
+        assert_eq!(mode(config.dir.as_ref().unwrap()), 0o700);
+    }
+
+    #[test]
+    fn a_machine_without_a_home_brings_both_in_its_environment() {
+        let vars = [("CARLOS_URL", "https://a.example.com"), ("CARLOS_TOKEN", TOKEN)];
+        let var = |name: &str| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+        let config = Config::from_vars(var).expect("needs no directory yet");
+        assert_eq!(config.login().expect("has both").token.expose(), TOKEN);
+        let nothing = Config::from_vars(|_| None).expect("needs no directory yet");
+        assert_eq!(nothing.login().expect_err("has neither").exit, crate::exit::Exit::Usage);
     }
 
     #[test]
@@ -210,7 +223,7 @@ mod tests {
     fn a_broken_file_does_not_show_its_content() {
         let dir = tempfile::tempdir().expect("a directory");
         let config = config(dir.path(), &[]);
-        fs::write(config.file(), format!("{{\"token\":\"{TOKEN}\"")).expect("writes");
+        fs::write(config.file().unwrap(), format!("{{\"token\":\"{TOKEN}\"")).expect("writes");
         let failure = config.login().expect_err("refused");
         assert!(!format!("{failure:?}").contains("cpt_"), "{failure:?}");
     }
