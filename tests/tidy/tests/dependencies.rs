@@ -1,4 +1,5 @@
 //! Dependencies point one way: protocol <- crates <- services <- cli, tests.
+#![allow(clippy::panic)]
 
 use std::process::Command;
 
