@@ -9,8 +9,9 @@
 //! [`Decoder`], which takes bytes in pieces of any size, and [`Encoder`].
 //!
 //! Two page encodings exist in real replicas and both are read: one LZ4 frame per page (written
-//! by Litestream 0.5.0 to 0.5.15) and one LZ4 block with its size (0.5.16 and later). Older formats,
-//! encrypted files and other foreign bytes are refused by name: [`LtxError`] says what was found.
+//! by Litestream 0.5.0 to 0.5.15) and one LZ4 block with its size (0.5.16 and later). Older
+//! formats, encrypted files and other foreign bytes are refused by name: [`LtxError`] says what
+//! was found.
 //!
 //! Nothing here opens a file, and nothing allocates by a number that a file claims: a decoder holds
 //! one page's stored bytes at most.
@@ -22,7 +23,8 @@
 //! ```
 //! use carlos_ltx::{Header, Txid, TxidRange};
 //!
-//! let range = TxidRange::from_name("0000000000000001-000000000000002a.ltx").expect("a file's name");
+//! let range = TxidRange::from_name("0000000000000001-000000000000002a.ltx");
+//! let range = range.expect("a file's name");
 //! assert!(range.is_snapshot());
 //! assert_eq!(range.max(), Txid(42));
 //!
