@@ -5,6 +5,7 @@
 mod conforms;
 mod facts;
 mod lifecycle;
+mod pages;
 mod rights;
 mod starter;
 mod t1;
@@ -22,6 +23,20 @@ use tokio::runtime::Runtime;
 const AT_ONCE: usize = 8;
 
 type Test = fn(&'static Server) -> LocalBoxFuture<'static, ()>;
+
+/// Those that run on the server all share.
+const TESTS: &[(&str, Test)] = &[
+    ("t1::a_read_crosses_regions_and_keys_do_not", |server| Box::pin(t1::test(server))),
+    ("rights::every_pair", |server| Box::pin(rights::test(server))),
+    ("conforms::every_law", |server| Box::pin(conforms::laws(server))),
+    ("conforms::with_checksums", |server| Box::pin(conforms::checksums(server))),
+    ("conforms::the_probe_on_a_plain_bucket", |server| Box::pin(conforms::plain(server))),
+    ("conforms::a_versioned_bucket", |server| Box::pin(conforms::versioned(server))),
+    ("facts::failures_are_told_apart", |server| Box::pin(facts::failures(server))),
+    ("facts::answers_tell_the_time", |server| Box::pin(facts::clock(server))),
+    ("pages::five_thousand_files", |server| Box::pin(pages::test(server))),
+    ("facts::a_replaced_file_is_noticed", |server| Box::pin(facts::replaced(server))),
+];
 
 /// What every test runs with.
 #[derive(Clone)]
@@ -51,18 +66,7 @@ impl Stage {
         // scenarios those are the last.
         let mut trials = vec![self.alone("lifecycle::expiry_follows_the_rules", lifecycle::test)];
         trials.extend(SCENARIOS.iter().rev().map(|scenario| self.scenario(*scenario)));
-        let tests: [(&str, Test); 9] = [
-            ("t1::a_read_crosses_regions_and_keys_do_not", |server| Box::pin(t1::test(server))),
-            ("rights::every_pair", |server| Box::pin(rights::test(server))),
-            ("conforms::every_law", |server| Box::pin(conforms::laws(server))),
-            ("conforms::with_checksums", |server| Box::pin(conforms::checksums(server))),
-            ("conforms::the_probe_on_a_plain_bucket", |server| Box::pin(conforms::plain(server))),
-            ("conforms::a_versioned_bucket", |server| Box::pin(conforms::versioned(server))),
-            ("facts::failures_are_told_apart", |server| Box::pin(facts::failures(server))),
-            ("facts::answers_tell_the_time", |server| Box::pin(facts::clock(server))),
-            ("facts::a_replaced_file_is_noticed", |server| Box::pin(facts::replaced(server))),
-        ];
-        trials.extend(tests.map(|(name, test)| self.on_shared(name, test)));
+        trials.extend(TESTS.iter().map(|(name, test)| self.on_shared(name, *test)));
         trials.push(self.alone("starter::a_dead_daemon_is_reported", starter::test));
         trials
     }
