@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::future::pending;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,6 +17,8 @@ use object_store::{
     Error, GetOptions, GetResult, ObjectMeta, ObjectStore as _, ObjectStoreExt as _, PutOptions,
     PutPayload, PutResult, Result,
 };
+
+use tokio_util::sync::CancellationToken;
 
 use crate::log::{Event, Log};
 
@@ -49,12 +51,16 @@ impl Power {
     }
 }
 
+/// The request after which a process dies.
+type Breaker = Arc<Mutex<Option<(Op, String, CancellationToken)>>>;
+
 /// One principal's line to a store, kept over its restarts: its own faults and its own guard.
 #[derive(Clone)]
 pub struct Line {
     who: &'static str,
     store: Inner,
     log: Log,
+    breaker: Breaker,
     /// What goes wrong on this line.
     pub faults: FaultStore,
     /// What this principal tried to replace or delete under `db-reads/`.
@@ -67,7 +73,7 @@ impl Line {
         let landed = Layered::new(store, Arc::new(Landings { who, log: log.clone() }));
         let (guarded, guard) = WriteOnceGuard::wrap(landed);
         let (store, faults) = FaultStore::wrap(guarded, chance);
-        Self { who, store, log: log.clone(), faults, guard }
+        Self { who, store, log: log.clone(), breaker: Breaker::default(), faults, guard }
     }
 
     /// The store as one process on this line sees it, while it has power.
@@ -81,9 +87,18 @@ impl Line {
         self.wire(ctx, power, Some(CLIENT_TIMEOUT))
     }
 
+    /// Kills the process that next has such a request done, before it hears of it. The token says
+    /// when.
+    pub fn cut_after(&self, op: Op, part: &str) -> CancellationToken {
+        let cut = CancellationToken::new();
+        *self.breaker.lock().unwrap() = Some((op, part.to_owned(), cut.clone()));
+        cut
+    }
+
     fn wire(&self, ctx: &Context, power: &Power, patience: Option<Duration>) -> Inner {
         let (ctx, power) = (ctx.node("wire"), power.clone());
-        let wire = Wire { who: self.who, ctx, log: self.log.clone(), power, patience };
+        let (who, log, breaker) = (self.who, self.log.clone(), Arc::clone(&self.breaker));
+        let wire = Wire { who, ctx, log, power, patience, breaker };
         Layered::new(Arc::clone(&self.store), Arc::new(wire))
     }
 }
@@ -95,6 +110,7 @@ struct Wire {
     log: Log,
     power: Power,
     patience: Option<Duration>,
+    breaker: Breaker,
 }
 
 impl Wire {
@@ -111,10 +127,19 @@ impl Wire {
             Some(most) => self.ctx.timeout(most, request).await.unwrap_or_else(timed_out),
             None => request.await,
         };
+        self.trip(op, key);
         self.ctx.sleep(self.ctx.jitter(ONE_WAY)).await;
         self.power.flows().await;
         self.log.add(self.who, Event::Answered(op, key.to_owned(), answer.is_ok()));
         answer
+    }
+
+    fn trip(&self, op: Op, key: &str) {
+        let hit = |(at, part, _): &mut (Op, String, _)| *at == op && key.contains(part.as_str());
+        if let Some((.., cut)) = self.breaker.lock().unwrap().take_if(hit) {
+            self.power.cut();
+            cut.cancel();
+        }
     }
 }
 
