@@ -7,6 +7,8 @@ use carlos_bucket::Context;
 use carlos_protocol::ids::Region;
 use clap::Args;
 
+use super::home::HomeError;
+use super::replicator::ReplicateError;
 use super::{Options, Stack, StackError, own_worker};
 use crate::commands::services;
 use crate::exit::Exit;
@@ -130,8 +132,15 @@ impl From<StackError> for Failure {
     fn from(error: StackError) -> Self {
         match error {
             StackError::Admin(error) => error.into(),
-            StackError::NotReady => Self::unexpected(format!("{error}.")),
-            other => Self::usage(format!("{other}.")),
+            // What the person named cannot be used; everything else is this machine's trouble.
+            StackError::Listen { .. }
+            | StackError::Regions(_)
+            | StackError::Names
+            | StackError::Replicate(ReplicateError::Source(_))
+            | StackError::Home(HomeError::Locked(_) | HomeError::Key(_)) => {
+                Self::usage(format!("{error}."))
+            }
+            other => Self::unexpected(format!("{other}.")),
         }
     }
 }
