@@ -22,6 +22,29 @@ enum End {
     Refused,
 }
 
+/// What nobody may be granted, whatever the table of grants says: the table must not be its own
+/// only witness. A user, what is not to be done, and a part of the keys.
+const NEVER: &[(&str, &[Act], &[&str])] = &[
+    ("console", READ, &["router/"]),
+    ("console", WRITE, &["accounts/", "control/edges/", "control/status/", "mesh/nodes/"]),
+    ("console", WRITE, &["mesh/fanout/", "presence/", "probe/box-uk/", "router/"]),
+    ("box-uk", READ, &["accounts/", "activity/", "apps/", "control/status/", "mesh/", "router/"]),
+    ("box-uk", READ, &["/box-ie", "control/serial/ie", "control/serial/mesh/", "presence/"]),
+    ("box-uk", WRITE, &["accounts/", "activity/", "apps/", "control/serial/", "hosts/", "mesh/"]),
+    ("box-uk", WRITE, &["/box-ie", "/cancel", "/queue/", "/request.json", "presence/", "router/"]),
+    ("mesh-node", READ, &["accounts/", "activity/", "apps/", "db-reads/", "hosts/", "router/"]),
+    ("mesh-node", READ, &["control/edges/", "control/serial/uk", "control/status/"]),
+    ("mesh-node", WRITE, &["accounts/", "activity/", "apps/", "control/edges/", "db-reads/"]),
+    ("mesh-node", WRITE, &["control/serial/mesh/other", "hosts/", "router/", "somebody-else"]),
+    ("stranger", ALL, &[""]),
+];
+const READ: &[Act] = &[Act::Read, Act::Everything];
+const WRITE: &[Act] = &[Act::Create, Act::Replace, Act::Everything];
+const ALL: &[Act] = &[Act::Create, Act::Everything, Act::Read, Act::Replace];
+
+/// Who reads the replicas of which region.
+const READERS: [(&str, &str); 3] = [("console", "ie"), ("box-ie", "ie"), ("box-uk", "uk")];
+
 /// How many requests ended in which way.
 #[derive(Debug, Default)]
 struct Tally {
@@ -34,6 +57,9 @@ pub(crate) async fn test(server: &'static Server) {
     let mut tally = Tally::default();
     for (place, bucket) in places(&buckets) {
         let keys = keys(&place);
+        for user in USERS.iter().filter(|user| **user != "operator") {
+            Trier::new(&buckets, user, &place, &bucket).is_never_granted(&keys);
+        }
         for user in USERS.iter().filter(|user| **user != "operator") {
             let trier = Trier::new(&buckets, user, &place, &bucket);
             trier.on_free_names(&keys, &mut tally).await;
@@ -106,6 +132,24 @@ impl<'a> Trier<'a> {
     fn may_list_all(&self) -> bool {
         let anything = self.rights().iter().any(|right| right.act == Act::Read);
         self.may(Act::Read, "") || anything && !self.dialect.compares_missing_names
+    }
+
+    fn is_never_granted(&self, keys: &[String]) {
+        if let Place::Data(region) = self.place {
+            let reads = READERS.contains(&(self.user, region.as_str()));
+            let acts: Vec<_> = self.rights().iter().map(|right| right.act).collect();
+            assert_eq!(acts, if reads { vec![Act::Read] } else { Vec::new() }, "{}", self.user);
+            return;
+        }
+        for (_, acts, parts) in NEVER.iter().filter(|(user, ..)| *user == self.user) {
+            for part in *parts {
+                let mut found = keys.iter().filter(|key| key.contains(part)).peekable();
+                assert!(found.peek().is_some(), "{part}: no key of this kind is tried");
+                let granted: Vec<_> =
+                    found.filter(|key| acts.iter().any(|act| self.may(*act, key))).collect();
+                assert!(granted.is_empty(), "{} may {acts:?} {granted:?}", self.user);
+            }
+        }
     }
 
     async fn on_the_whole(&self, tally: &mut Tally) {
