@@ -69,8 +69,8 @@ async fn settled(
         let others = levels.iter_mut().filter(|other| other.level != level && other.is_reset());
         try_join_all(others.map(|other| other.halve_near(edge))).await?;
     }
-    let times: Vec<_> = levels.iter().map(Search::times).collect();
-    for (file, time_ms) in times.into_iter().flatten() {
+    let times: Vec<_> = levels.iter().flat_map(Search::times).collect();
+    for (file, time_ms) in times {
         listing.set_time(file.0, file.1, time_ms);
     }
     Ok(listing)
@@ -82,7 +82,7 @@ struct Search<'a> {
     level: u8,
     time_ms: i64,
     /// With their place in the level.
-    files: Vec<(usize, ReplicaFile)>,
+    files: Vec<(usize, &'a ReplicaFile)>,
     /// What was found out, by place in `files`.
     known: BTreeMap<usize, i64>,
     /// How many of `files` are from before the target after all.
@@ -99,8 +99,8 @@ struct Edge {
 }
 
 impl<'a> Search<'a> {
-    fn new(reader: &'a dyn ReplicaReader, level: u8, listing: &Listing, time_ms: i64) -> Self {
-        let files = listing.level(level).iter().cloned().enumerate();
+    fn new(reader: &'a dyn ReplicaReader, level: u8, listing: &'a Listing, time_ms: i64) -> Self {
+        let files = listing.level(level).iter().enumerate();
         let files = files.filter(|(_, file)| file.created_ms >= time_ms).collect();
         Self { reader, level, time_ms, files, known: BTreeMap::new(), before: 0 }
     }
@@ -148,7 +148,7 @@ impl<'a> Search<'a> {
         if let Some(known) = self.known.get(&place) {
             return Ok(*known < self.time_ms);
         }
-        let time_ms = true_time(self.reader, &self.files[place].1).await?;
+        let time_ms = true_time(self.reader, self.files[place].1).await?;
         self.known.insert(place, time_ms);
         Ok(time_ms < self.time_ms)
     }
