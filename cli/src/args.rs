@@ -225,8 +225,8 @@ Settings:
   CARLOS_BUCKET         the deployment bucket: s3://bucket or file:///path/to/directory
   CARLOS_S3_ENDPOINT    the server of s3:// buckets, unless it is AWS (docs/cli.md: Stores)
   CARLOS_REGION         the region this console stands in
-  CARLOS_DB_FORWARD     1 forwards reads to other regions
-  CARLOS_ROOT_KEY_FILE  the key that signs forwarded reads, made by carlos admin keys
+  CARLOS_DB_FORWARD     1 forwards reads to other regions (default 0)
+  CARLOS_ROOT_KEY_FILE  the key that signs forwarded reads, made by carlos admin keys root
   CARLOS_LISTEN         address and port (default 127.0.0.1:8080)
   CARLOS_LOG            what to log (default info)";
 
@@ -236,12 +236,14 @@ Settings:
   CARLOS_S3_ENDPOINT        the server of s3:// buckets, unless it is AWS (docs/cli.md: Stores)
   CARLOS_BOX                this box's name
   CARLOS_REGION             the region whose replicas it reads
-  CARLOS_RELEASE_PUBKEY     the public keys it takes requests from
+  CARLOS_RELEASE_PUBKEY     the public keys it takes requests from: base64, separated by commas
   CARLOS_HIBERNATE_BUCKET   the region's data bucket
-  CARLOS_HIBERNATE_PREFIX   where in it the replicas are
+  CARLOS_HIBERNATE_PREFIX   where in it the replicas are: each in <prefix>/<host>
   CARLOS_DB_READS           0 withdraws this box from reads
-  CARLOS_DB_READ_MAX_BYTES  the largest database it restores (default 2 GiB)
-  CARLOS_DB_READ_SCRATCH    where workers restore copies (default /var/tmp)
+  CARLOS_DB_READ_SANDBOX    full (default) demands workers in a unit of their own; inner takes the
+                            walls that a worker builds itself, and is what this command needs
+  CARLOS_DB_READ_MAX_BYTES  the largest database it restores, in digits (default 2147483648)
+  CARLOS_DB_READ_SCRATCH    where workers restore copies; must exist (default /var/tmp)
   CARLOS_LOG                what to log (default info)";
 
 const LOGIN_EXAMPLES: &str = "\

@@ -16,6 +16,8 @@ pub enum WhenError {
     Future(String),
     #[error("{0} is not a duration. write a number and a unit, such as 45s, 15m, 2h or 1h30m.")]
     NotADuration(String),
+    #[error("{0} is too long. the longest duration is {MAX_DAYS}d.")]
+    TooLong(String),
 }
 
 impl From<WhenError> for Failure {
@@ -62,17 +64,22 @@ pub fn parse_duration(text: &str) -> Result<Duration, WhenError> {
         total = total.checked_add(part).ok_or_else(refused)?;
         rest = &rest[digits + unit.len_utf8()..];
     }
-    if total == 0 || total > MAX_DURATION_SECONDS {
+    if total == 0 {
         return Err(refused());
+    }
+    if total > MAX_DAYS * DAY {
+        return Err(WhenError::TooLong(text.into()));
     }
     Ok(Duration::from_secs(total))
 }
 
 /// Longest first, so that `30m1h`, which is more likely a slip than a wish, is refused.
-const UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
+const UNITS: [(char, u64); 4] = [('d', DAY), ('h', 3_600), ('m', 60), ('s', 1)];
 
 /// Ten years: longer than any replica's history, short enough for no sum of it to overflow.
-const MAX_DURATION_SECONDS: u64 = 10 * 366 * 86_400;
+const MAX_DAYS: u64 = 3_660;
+
+const DAY: u64 = 86_400;
 
 /// A clock that is a minute slow must not refuse a time its owner reads off another clock.
 const CLOCK_SLACK_MS: u64 = 60_000;
@@ -96,6 +103,9 @@ mod tests {
         for bad in ["", "0s", "15", "m", "30m1h", "1h1h", "-5m", "1.5h", "99999999999999999999s"] {
             assert_eq!(seconds(bad), Err(WhenError::NotADuration(bad.into())), "{bad}");
         }
+        assert_eq!(seconds("3660d"), Ok(3_660 * 86_400));
+        let refused = seconds("99999h").expect_err("too long").to_string();
+        assert_eq!(refused, "99999h is too long. the longest duration is 3660d.");
     }
 
     #[test]

@@ -10,8 +10,9 @@ mod policies;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use carlos_bucket::{Bucket, Context, open_store, probe};
+use carlos_bucket::{Bucket, Context, OpenError, open_existing, open_store, probe};
 use carlos_protocol::ids::{Account, App, BoxName, Class, Host, Region};
+use carlos_protocol::records::class_refusal;
 use carlos_protocol::time::Seconds;
 use carlos_protocol::tokens::TokenKind;
 use clap::{Args, Subcommand};
@@ -62,8 +63,11 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum AccountCommand {
-    /// Open an account.
-    Create { account: Account },
+    /// Open an account. In a directory that is not there yet, this makes it.
+    Create {
+        /// Its name: lower-case letters, digits and hyphens.
+        account: Account,
+    },
     /// List the accounts.
     List,
 }
@@ -72,23 +76,35 @@ enum AccountCommand {
 enum MemberCommand {
     /// Make EMAIL a member of ACCOUNT.
     Add {
+        /// The account whose apps the person may read.
         account: Account,
+        /// The person, as the activity log names them.
         email: String,
         /// The account that issues this person's tokens, when it is another one.
         #[arg(long, value_name = "ACCOUNT")]
         home: Option<Account>,
     },
     /// List the members of ACCOUNT.
-    List { account: Account },
+    List {
+        /// The account.
+        account: Account,
+    },
     /// End EMAIL's membership and every token of it.
-    Remove { account: Account, email: String },
+    Remove {
+        /// The account to leave.
+        account: Account,
+        /// The member.
+        email: String,
+    },
 }
 
 #[derive(Debug, Subcommand)]
 enum TokenCommand {
     /// Issue a token for a member. It is printed once and kept nowhere.
     Create {
+        /// The account that issues it.
         account: Account,
+        /// A member of that account.
         email: String,
         /// For a machine. Database reads are for people and refuse it.
         #[arg(long)]
@@ -98,72 +114,112 @@ enum TokenCommand {
         expires_in: Option<Duration>,
     },
     /// List the tokens of ACCOUNT by the beginning of their hash.
-    List { account: Account },
+    List {
+        /// The account that issued them.
+        account: Account,
+    },
     /// End the token whose hash begins with HASH.
-    Revoke { account: Account, hash: String },
+    Revoke {
+        /// The account that issued it.
+        account: Account,
+        /// The beginning of its hash, as `token list` prints it: at least 8 hex digits.
+        #[arg(value_parser = hash_prefix)]
+        hash: String,
+    },
 }
 
 #[derive(Debug, Subcommand)]
 enum InstanceCommand {
     /// Give a free host to an app.
     Create {
+        /// The instance's host name, which is also its replica's directory.
         host: Host,
+        /// The account that owns it.
         #[arg(long)]
         account: Account,
+        /// The app it is an instance of.
         #[arg(long)]
         app: App,
         /// The region that keeps its data.
         #[arg(long)]
         region: Region,
+        /// What kind of instance it is. `sleeping` and `standard` keep a replica and can be read;
+        /// any other is recorded and cannot be.
         #[arg(long, default_value = "sleeping")]
         class: Class,
     },
     /// List the instances of ACCOUNT.
-    List { account: Account },
+    List {
+        /// The account that owns them.
+        account: Account,
+    },
     /// Mark an instance as moving to a region; nobody can read it until the move has ended.
     Move {
+        /// The instance.
         host: Host,
+        /// The region it moves to.
         #[arg(long)]
         to: Region,
     },
     /// End a move: the data is now where the move went.
-    EndMove { host: Host },
+    EndMove {
+        /// The instance.
+        host: Host,
+    },
     /// Delete an instance. Its name becomes free.
-    Delete { host: Host },
+    Delete {
+        /// The instance.
+        host: Host,
+    },
 }
 
 #[derive(Debug, Subcommand)]
 enum BoxCommand {
     /// Make a box known and print the environment for its agent.
     Create {
+        /// The box's name: lower-case letters, digits and hyphens.
         name: BoxName,
+        /// The region whose replicas it reads.
         #[arg(long)]
         region: Region,
+        /// A key file whose public half the box shall accept requests from.
+        #[arg(long, value_name = "FILE")]
+        key: Option<PathBuf>,
     },
     /// List the boxes with what they can serve.
     List,
     /// Forget a box that is gone for good.
-    Remove { name: BoxName },
+    Remove {
+        /// The box.
+        name: BoxName,
+    },
 }
 
 #[derive(Debug, Subcommand)]
 enum KeysCommand {
     /// Make a root key. Consoles sign with the file; boxes accept the public half it prints.
     Root {
+        /// The file to create, which must not exist.
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
     },
     /// Make a key that the root certifies for one purpose. It cannot sign requests.
     Scoped {
+        /// The root key's file.
         #[arg(long, value_name = "FILE")]
         root: PathBuf,
+        /// What the key is for, in one word.
         #[arg(long)]
         purpose: String,
+        /// The file to create, which must not exist.
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
     },
     /// Print the public half of a key file.
-    Public { file: PathBuf },
+    Public {
+        /// The key file.
+        file: PathBuf,
+    },
 }
 
 /// Runs one admin command.
@@ -178,8 +234,12 @@ pub(crate) async fn run(admin: Admin, context: Context) -> Result<(), Failure> {
     if let Command::Policies(args) = command {
         return policies::print(&url, args);
     }
-    let store = open_store(&url).map_err(|error| Failure::usage(format!("{error}.")))?;
-    let operator = Operator::new(Bucket::new(store, context));
+    // An account comes before everything else in a new bucket, so a directory may begin with one.
+    let opened = match command {
+        Command::Account(AccountCommand::Create { .. }) => open_store(&url),
+        _ => open_existing(&url),
+    };
+    let operator = Operator::new(Bucket::new(opened.map_err(|error| not_opened(&error))?, context));
     match command {
         Command::Account(command) => account(command, &operator).await,
         Command::Member(command) => member(command, &operator).await,
@@ -191,6 +251,14 @@ pub(crate) async fn run(admin: Admin, context: Context) -> Result<(), Failure> {
             unreachable!("handled before the bucket was opened")
         }
     }
+}
+
+fn not_opened(error: &OpenError) -> Failure {
+    let way_out = match error {
+        OpenError::NoDirectory(_) => " carlos admin account create makes a new one.",
+        _ => "",
+    };
+    Failure::usage(format!("{error}.{way_out}"))
 }
 
 async fn account(command: AccountCommand, operator: &Operator) -> Result<(), Failure> {
@@ -258,6 +326,10 @@ async fn instance(command: InstanceCommand, operator: &Operator) -> Result<(), F
             let new = NewInstance { account, app, host, region, class };
             let record = operator.create_instance(new).await?;
             out::say(&format!("{} keeps its data in {}.", record.host, record.region));
+            if class_refusal(&record).is_some() {
+                let class = &record.class;
+                out::say(&format!("its class {class} keeps no replica, so it cannot be read."));
+            }
         }
         InstanceCommand::List { account } => {
             let records = operator.instances(&account).await?;
@@ -285,12 +357,19 @@ async fn instance(command: InstanceCommand, operator: &Operator) -> Result<(), F
 
 async fn a_box(command: BoxCommand, operator: &Operator, url: &str) -> Result<(), Failure> {
     match command {
-        BoxCommand::Create { name, region } => {
+        BoxCommand::Create { name, region, key } => {
+            let key = key.as_deref().map(read_key).transpose()?;
             operator.create_box(&name, &region).await?;
+            let pubkey = key.map_or_else(
+                || "# CARLOS_RELEASE_PUBKEY=the public half of the consoles' root key".to_owned(),
+                |key| format!("CARLOS_RELEASE_PUBKEY={}", key.public()),
+            );
             out::lines([
                 format!("CARLOS_BUCKET={url}"),
                 format!("CARLOS_BOX={name}"),
                 format!("CARLOS_REGION={region}"),
+                pubkey,
+                format!("# CARLOS_HIBERNATE_BUCKET=the bucket of {region}'s replicas"),
             ])
         }
         BoxCommand::List => {
@@ -302,6 +381,18 @@ async fn a_box(command: BoxCommand, operator: &Operator, url: &str) -> Result<()
             out::say(&format!("{name} is forgotten."));
             Ok(())
         }
+    }
+}
+
+/// `token list` prints 16 digits; 8 tell the tokens of an account apart, and one mistyped digit
+/// should not end somebody's access.
+const HASH_PREFIX_DIGITS: usize = 8;
+
+fn hash_prefix(text: &str) -> Result<String, String> {
+    let hex = text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+    match hex && text.len() >= HASH_PREFIX_DIGITS {
+        true => Ok(text.to_owned()),
+        false => Err(format!("write at least {HASH_PREFIX_DIGITS} lower-case hex digits")),
     }
 }
 
@@ -356,5 +447,18 @@ impl From<AdminError> for Failure {
         };
         let sentence = error.to_string();
         Self::new(exit, if sentence.ends_with('.') { sentence } else { format!("{sentence}.") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_named_by_enough_of_its_hash() {
+        assert_eq!(hash_prefix("0123abcd"), Ok("0123abcd".to_owned()));
+        for bad in ["", "a", "0123abc", "0123ABCD", "0123abcg", "zzzzzzzz"] {
+            assert!(hash_prefix(bad).is_err(), "{bad:?}");
+        }
     }
 }

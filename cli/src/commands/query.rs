@@ -81,7 +81,8 @@ fn render(format: Format, rows: &[u8], stdout: &mut dyn Write) -> io::Result<()>
 /// Which copy the rows come from.
 fn status(host: &Host, summary: &Summary) -> Message {
     let time = summary.time.map_or_else(|| "an unknown time".to_owned(), |time| time.to_string());
-    copy::query_status(Rows(summary.rows), host, time, summary.txid)
+    // As `carlos replica` prints it: short, without the wire's leading zeros.
+    copy::query_status(Rows(summary.rows), host, time, format_args!("{:#x}", summary.txid.0))
 }
 
 fn default_format() -> Format {

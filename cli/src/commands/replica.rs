@@ -56,8 +56,13 @@ fn print_plan(report: &PlanReport, as_json: bool) -> Result<(), Failure> {
     }
     let line = |file: &FileReport| format!("{}\t{}\t{}", file.level, file.name, file.size);
     out::lines(report.files.iter().map(line))?;
-    let (count, txid, time) = (report.files.len(), &report.txid, time(report.time_ms));
-    out::say(&format!("{count} files lead to transaction {txid} of {time}."));
+    let (txid, time) = (&report.txid, time(report.time_ms));
+    let files = match report.files.len() {
+        1 => "1 file leads".to_owned(),
+        count => format!("{count} files lead"),
+    };
+    // Which is what `--at` compares with; the files' own headers are not read for a plan.
+    out::say(&format!("{files} to transaction {txid}, listed at {time}."));
     Ok(())
 }
 

@@ -69,7 +69,20 @@ pub(super) async fn agent(_: Context, _: impl Future<Output = ()>) -> Result<(),
 /// sandbox binds only threads that come after it.
 #[cfg(target_os = "linux")]
 pub(crate) fn db_worker(args: Vec<OsString>) -> ExitCode {
+    if !stdin_is_a_socket() {
+        crate::out::say(carlos_protocol::copy::docs_worker().as_str());
+        return ExitCode::from(crate::exit::Exit::Usage.code());
+    }
     carlos_dbread_worker::main_entry(args)
+}
+
+/// Whoever starts a worker gives it a connection; a person's terminal or pipe is none. The worker
+/// itself looks closer.
+#[cfg(target_os = "linux")]
+fn stdin_is_a_socket() -> bool {
+    use rustix::fs::{FileType, fstat};
+    fstat(std::io::stdin())
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket)
 }
 
 /// Says why there is no worker here.

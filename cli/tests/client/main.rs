@@ -5,6 +5,7 @@ mod answer;
 mod console;
 mod exit_codes;
 mod login;
+mod operators;
 mod replica;
 mod t11_buffering;
 mod values_and_files;
