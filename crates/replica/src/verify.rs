@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use carlos_ltx::{Decoder, Header, LtxError, PageSink, Txid};
+use carlos_ltx::{Decoder, Header, LtxError, PageSink, Txid, Verified};
 use futures::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 
@@ -264,7 +264,10 @@ async fn check<'f, S: PageSink<Error = LtxError> + Begins>(
         }
     }
     let outcome = match decoder.finish() {
-        Ok(verified) => judged(file, verified.header, &sink),
+        Ok(verified) => {
+            sink.end(&verified);
+            judged(file, verified.header, &sink)
+        }
         Err(cause) => Outcome::Damaged(cause.to_string()),
     };
     Ok((file, outcome, sink))
@@ -288,6 +291,7 @@ fn judged(file: &ReplicaFile, header: Header, sink: &impl Begins) -> Outcome {
 /// What both sinks have in common.
 trait Begins {
     fn expect(&mut self, file: PlannedFile);
+    fn end(&mut self, _verified: &Verified) {}
     /// Whether the page 1 that was seen last is not that of a SQLite database.
     fn is_foreign(&self) -> bool;
 }
@@ -337,6 +341,8 @@ struct Coverage {
     sink: Nothing,
     problem: Option<String>,
     file: Option<PlannedFile>,
+    /// The database checksum after the last file, where files have one.
+    post_apply: Option<u64>,
 }
 
 impl Coverage {
@@ -347,12 +353,30 @@ impl Coverage {
             |page| format!("page {page} is in no file since the database last grew to hold it");
         self.problem.or_else(|| hole.map(missing))
     }
+
+    fn check_against(&mut self, header: &Header, before: &Header) {
+        let adjacent = header.range.min() == before.range.max().next();
+        let broken = self.post_apply.is_some_and(|post| post != header.pre_apply);
+        let fault = if header.page_size != before.page_size {
+            "has pages of another size than those before"
+        } else if header.tracks_checksums() && adjacent && broken {
+            "begins with another database checksum than the file before ended with"
+        } else {
+            return;
+        };
+        let file = self.file.map(|file| file.to_string()).unwrap_or_default();
+        self.problem.get_or_insert_with(|| format!("{file} {fault}"));
+    }
 }
 
 impl Begins for Coverage {
     fn expect(&mut self, file: PlannedFile) {
         self.file = Some(file);
         self.sink.expect(file);
+    }
+
+    fn end(&mut self, verified: &Verified) {
+        self.post_apply = verified.header.tracks_checksums().then_some(verified.post_apply);
     }
 
     fn is_foreign(&self) -> bool {
@@ -365,10 +389,7 @@ impl PageSink for Coverage {
 
     fn begin(&mut self, header: &Header) -> Result<(), LtxError> {
         if let Some(before) = self.header {
-            if before.page_size != header.page_size {
-                let file = self.file.map(|file| file.to_string()).unwrap_or_default();
-                self.problem = Some(format!("{file} has pages of another size than those before"));
-            }
+            self.check_against(header, &before);
             if header.commit < before.commit {
                 self.pages.truncate(header.commit);
             }
