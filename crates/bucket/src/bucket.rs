@@ -1,5 +1,6 @@
 //! The store as this product uses it: creates with four outcomes, bounded reads, whole listings.
 
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -68,12 +69,24 @@ pub struct Bucket {
     brake: Arc<Brake>,
     counters: Arc<Counters>,
     doubted: bool,
+    gate: Option<Gate>,
+}
+
+/// Whether writes may still be sent.
+#[derive(Clone)]
+struct Gate(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Gate")
+    }
 }
 
 impl Bucket {
     /// A bucket over `store`, whose own retries must be off for conditional puts.
     pub fn new(store: Arc<dyn ObjectStore>, ctx: Context) -> Self {
-        Self { store, ctx, brake: Arc::default(), counters: Arc::default(), doubted: false }
+        let (brake, counters) = (Arc::default(), Arc::default());
+        Self { store, ctx, brake, counters, doubted: false, gate: None }
     }
 
     /// Another store under the same brake and counters.
@@ -85,6 +98,13 @@ impl Bucket {
     /// to keep the condition (minio#21603).
     pub fn doubted(self) -> Self {
         Self { doubted: true, ..self }
+    }
+
+    /// A bucket that sends a write only while `open` says so, asked at the last moment: behind the
+    /// brake, which may hold a write back for seconds, and again before each repetition. A create
+    /// of which nothing was sent ends as [`Cause::Withdrawn`].
+    pub fn gated(self, open: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self { gate: Some(Gate(Arc::new(open))), ..self }
     }
 
     /// The clock and randomness this bucket works with.
@@ -115,10 +135,15 @@ impl Bucket {
             Err(cause) => return Outcome::Unknown(cause),
         };
         let mut deadline = Deadline::new(&self.ctx, purpose);
+        let mut earlier = None;
         loop {
             let verdict = match self.create_once(&path, &body, &deadline).await {
                 Ok(()) if !self.doubted => return Outcome::Created,
                 Ok(()) => Verdict::Exists,
+                // What was sent before may have landed, so this is not the whole story then.
+                Err(Verdict::Final(Cause::Withdrawn)) => {
+                    return Outcome::Unknown(earlier.unwrap_or(Cause::Withdrawn));
+                }
                 Err(Verdict::Final(cause)) => return Outcome::Unknown(cause),
                 Err(verdict) => verdict,
             };
@@ -131,6 +156,7 @@ impl Bucket {
             if !deadline.pause().await {
                 return Outcome::Unknown(cause);
             }
+            earlier = Some(cause);
         }
     }
 
@@ -255,6 +281,11 @@ impl Bucket {
         }
     }
 
+    fn may_send(&self, kind: Kind) -> bool {
+        let writes = matches!(kind, Kind::Create | Kind::Replace);
+        !writes || self.gate.as_ref().is_none_or(|gate| (gate.0)())
+    }
+
     /// One request behind the brake, counted, cut at the attempt's limit, its answer sorted.
     async fn send<T>(
         &self,
@@ -264,6 +295,9 @@ impl Bucket {
     ) -> Result<T, Verdict> {
         if !self.brake.admit(&self.ctx, deadline.left()).await {
             return Err(Verdict::Throttled);
+        }
+        if !self.may_send(kind) {
+            return Err(Verdict::Final(Cause::Withdrawn));
         }
         let allowed = deadline.attempt(kind);
         if allowed.is_zero() {
@@ -317,6 +351,7 @@ fn list_bounds(prefix: &str, after: Option<&str>) -> Result<(Path, Option<Path>)
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     use object_store::memory::InMemory;
@@ -339,6 +374,38 @@ mod tests {
         assert_eq!(end, Outcome::Created);
         let sent = bucket.counters().snapshot().map(|(kind, tally)| (kind.name(), tally.sent));
         assert_eq!(sent, [("create", 1), ("get", 0), ("list", 0), ("replace", 0)]);
+    }
+
+    /// The brake holds a create back for seconds; what closed meanwhile is not written.
+    #[tokio::test(start_paused = true)]
+    async fn a_gate_is_asked_behind_the_brake() {
+        let (bucket, faults) = faulty();
+        let open = Arc::new(AtomicBool::new(true));
+        let gate = Arc::clone(&open);
+        let gated = bucket.clone().gated(move || gate.load(Ordering::SeqCst));
+        faults.add(Rule::new(Op::Create, Fault::Refused(503)).on("storm").always());
+        let storm = bucket.create("probe/storm/1", "x".into(), Purpose::Claim).await;
+        assert_eq!(storm, Outcome::Unknown(Cause::Throttled));
+        assert!(bucket.brake().is_on());
+        let ctx = bucket.context().clone();
+        let closing = async {
+            ctx.sleep(Duration::from_millis(1)).await;
+            open.store(false, Ordering::SeqCst);
+        };
+        let create = gated.create("probe/a/1", "x".into(), Purpose::Claim);
+        let (end, ()) = futures::join!(create, closing);
+        assert_eq!(end, Outcome::Unknown(Cause::Withdrawn));
+        assert_eq!(bucket.get("probe/a/1", Purpose::Claim).await, Ok(None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gate_that_closes_between_two_tries_leaves_the_first_one_s_fate_open() {
+        let (bucket, faults) = faulty();
+        let asked = Arc::new(AtomicBool::new(false));
+        let gated = bucket.clone().gated(move || !asked.swap(true, Ordering::SeqCst));
+        faults.add(Rule::new(Op::Create, Fault::LandsLate(Duration::from_secs(4))));
+        let end = gated.create("probe/a/1", "x".into(), Purpose::Claim).await;
+        assert_eq!(end, Outcome::Unknown(Cause::TimedOut));
     }
 
     #[tokio::test(start_paused = true)]

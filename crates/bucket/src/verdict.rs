@@ -26,6 +26,9 @@ pub enum Cause {
     /// The body is over [`MAX_OBJECT`](crate::MAX_OBJECT).
     #[error("{0} bytes are more than an object may hold")]
     TooLarge(u64),
+    /// Nothing was sent: the bucket's gate had closed.
+    #[error("it was not wanted any more")]
+    Withdrawn,
 }
 
 /// Why a read gave no answer. Absence is an answer and not an error.

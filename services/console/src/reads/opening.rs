@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use carlos_bucket::{Bucket, Outcome, Purpose, Serial};
+use carlos_bucket::{Bucket, Cause, Outcome, Purpose, Serial};
 use carlos_protocol::{
     envelope::KeyFile,
     ids::ReadId,
@@ -79,20 +79,25 @@ impl Opening {
         let context = self.bucket.context().clone();
         let (issued, issued_at) = (context.monotonic(), Seconds::new(context.now_unix()));
         let envelope = self.signed(issued_at)?;
+        // Asked once more when the brake lets a write go, which may be seconds after it was begun.
+        let bucket = self.bucket.clone().gated(pace.gate());
 
         pace.check_open().map_err(NotOpened::Ended)?;
         let (key, row) = audit::row(&context, &self.order);
-        self.create("the audit row", &key, row).await.map_err(|_| NotOpened::Unrecorded)?;
+        self.create(&bucket, "the audit row", &key, row)
+            .await
+            .map_err(|_| NotOpened::Unrecorded)?;
 
         pace.check_open().map_err(NotOpened::Ended)?;
-        self.request(envelope).await?;
+        self.request(&bucket, envelope).await?;
 
         pace.check_open().map_err(NotOpened::Ended)?;
         let region = self.order.record.region.clone();
         let entry = QueueEntry { region, issued_at, id: self.id };
-        self.create("the queue entry", &Key::Queue(entry), Bytes::from_static(QUEUE_BODY)).await?;
+        let body = Bytes::from_static(QUEUE_BODY);
+        self.create(&bucket, "the queue entry", &Key::Queue(entry), body).await?;
 
-        self.bump(pace).await?;
+        self.bump(bucket, pace).await?;
         Ok(Opened { issued })
     }
 
@@ -131,24 +136,31 @@ impl Opening {
         Ok(envelope.to_bytes().into())
     }
 
-    async fn request(&mut self, envelope: Bytes) -> Result<(), NotOpened> {
+    async fn request(&mut self, bucket: &Bucket, envelope: Bytes) -> Result<(), NotOpened> {
         let key = Key::Request(self.id).to_path();
-        let outcome = self.bucket.create(&key, envelope, Purpose::Claim).await;
+        let outcome = bucket.create(&key, envelope, Purpose::Claim).await;
         // A name that somebody else holds is somebody else's read: no cancel may reach it.
-        self.request_may_exist = !matches!(outcome, Outcome::TakenBy(_));
+        let absent = matches!(outcome, Outcome::TakenBy(_) | Outcome::Unknown(Cause::Withdrawn));
+        self.request_may_exist = !absent;
         settled("the request", self.id, &outcome)
     }
 
-    async fn create(&self, what: &'static str, key: &Key, body: Bytes) -> Result<(), NotOpened> {
-        let outcome = self.bucket.create(&key.to_path(), body, Purpose::Claim).await;
+    async fn create(
+        &self,
+        bucket: &Bucket,
+        what: &'static str,
+        key: &Key,
+        body: Bytes,
+    ) -> Result<(), NotOpened> {
+        let outcome = bucket.create(&key.to_path(), body, Purpose::Claim).await;
         settled(what, self.id, &outcome)
     }
 
     /// The bump runs on the request's own time and may be lost: boxes sweep every 30 s, which is
     /// within the pickup window (db-forward §5.8).
-    async fn bump(&self, pace: &Pace) -> Result<(), NotOpened> {
+    async fn bump(&self, bucket: Bucket, pace: &Pace) -> Result<(), NotOpened> {
         let key = Key::Serial(self.order.record.region.clone());
-        let serial = Serial::new(self.bucket.clone(), key.to_path());
+        let serial = Serial::new(bucket, key.to_path());
         let bumped = pace.while_open(serial.bump()).await.map_err(NotOpened::Ended)?;
         if let Err(error) = bumped {
             tracing::warn!(id = %self.id, %error, "the region's serial could not be moved");

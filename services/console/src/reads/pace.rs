@@ -134,6 +134,12 @@ impl Pace {
         }
     }
 
+    /// The same question for a write that waits its turn.
+    pub(crate) fn gate(&self) -> impl Fn() -> bool + Send + Sync + use<> {
+        let (closed, shutdown) = (self.closed.clone(), self.shutdown.clone());
+        move || !closed.is_cancelled() && !shutdown.is_cancelled()
+    }
+
     /// Sets when waiting ends from now on, and what wait lines say meanwhile.
     pub(crate) fn enter(&mut self, phase: Phase, at: Duration, ending: Ending) {
         self.phase = phase;

@@ -51,3 +51,9 @@ fn leave_at_every_moment(span: Duration, throttled: u32) {
 fn j1_a_person_leaves_at_every_moment() {
     leave_at_every_moment(Duration::from_secs(4), 0);
 }
+
+/// The brake spaces the console's requests: a write it holds back must not go out afterwards.
+#[test]
+fn j1_a_person_leaves_at_every_moment_of_a_throttled_opening() {
+    leave_at_every_moment(Duration::from_secs(12), 3);
+}
