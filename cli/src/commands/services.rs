@@ -26,12 +26,24 @@ pub(super) async fn console(
         var("CARLOS_LISTEN").as_deref().unwrap_or(LISTEN).parse().map_err(|_| {
             Failure::usage("CARLOS_LISTEN is not an address and a port, such as 127.0.0.1:8080.")
         })?;
+    let bucket = Bucket::new(store, context);
+    until(stop, |shutdown| serve_console(config, bucket, listen, shutdown)).await
+}
+
+async fn serve_console(
+    config: ConsoleConfig,
+    bucket: Bucket,
+    listen: SocketAddr,
+    shutdown: CancellationToken,
+) -> Result<(), Failure> {
+    carlos_console::check_bucket(&bucket, &shutdown)
+        .await
+        .map_err(|error| Failure::unexpected(format!("the console did not start: {error}.")))?;
     let listener = TcpListener::bind(listen).await.map_err(|error| {
         Failure::unexpected(format!("could not listen on {listen}.")).because(error)
     })?;
     tracing::info!(address = %listen, "listening");
-    let bucket = Bucket::new(store, context);
-    until(stop, |shutdown| carlos_console::run(config, bucket, listener, shutdown)).await;
+    carlos_console::run(config, bucket, listener, shutdown).await;
     Ok(())
 }
 

@@ -58,6 +58,8 @@ pub enum StackError {
     Admin(#[from] AdminError),
     #[error(transparent)]
     Replicate(#[from] ReplicateError),
+    #[error(transparent)]
+    Bucket(#[from] carlos_console::UnusableBucket),
     #[error("the sample database could not be made: {0}")]
     Sample(rusqlite::Error),
     #[error("{addresses:?} cannot be listened on: {cause}")]
@@ -223,6 +225,7 @@ impl Parts {
         let config = ConsoleConfig::new(region).forwarding(self.key.clone());
         let context = self.context.node("console");
         let bucket = Bucket::new(self.deployment.clone(), context.clone());
+        carlos_console::check_bucket(&bucket, shutdown).await?;
         let console = carlos_console::run(config, bucket, listener, shutdown.clone());
         drop(context.spawn(tasks.track_future(console)));
         Ok(url)

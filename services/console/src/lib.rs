@@ -19,6 +19,7 @@ mod records;
 mod refusal;
 mod routes;
 mod server;
+mod start;
 mod statement;
 mod timings;
 
@@ -31,6 +32,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use crate::{
     config::{ConfigError, ConsoleConfig, MAX_CONNECTIONS, required},
+    start::{UnusableBucket, check_bucket},
     timings::Timings,
 };
 use crate::{console::Console, server::Server};

@@ -4,7 +4,7 @@
 use std::{error::Error, net::SocketAddr};
 
 use carlos_bucket::{Bucket, Context, open_store};
-use carlos_console::{ConsoleConfig, required, run};
+use carlos_console::{ConsoleConfig, check_bucket, required, run};
 use tokio::{net::TcpListener, signal::unix};
 use tokio_util::sync::CancellationToken;
 
@@ -19,8 +19,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let store = open_store(&required::<String>(var, "CARLOS_BUCKET")?)?;
     let bucket = Bucket::new(store, Context::system());
     let listen: SocketAddr = var("CARLOS_LISTEN").as_deref().unwrap_or(LISTEN).parse()?;
-    let listener = TcpListener::bind(listen).await?;
-    tracing::info!(address = %listener.local_addr()?, "listening");
     let shutdown = CancellationToken::new();
     let (interrupt, terminate) = (unix::SignalKind::interrupt(), unix::SignalKind::terminate());
     let (mut interrupt, mut terminate) = (unix::signal(interrupt)?, unix::signal(terminate)?);
@@ -33,7 +31,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
         std::future::pending().await
     };
     tokio::select! {
-        () = run(config, bucket, listener, shutdown.clone()) => Ok(()),
+        served = serve(config, bucket, listen, shutdown.clone()) => served,
         never = stop => never,
     }
+}
+
+async fn serve(
+    config: ConsoleConfig,
+    bucket: Bucket,
+    listen: SocketAddr,
+    shutdown: CancellationToken,
+) -> Result<(), Box<dyn Error>> {
+    check_bucket(&bucket, &shutdown).await?;
+    let listener = TcpListener::bind(listen).await?;
+    tracing::info!(address = %listener.local_addr()?, "listening");
+    run(config, bucket, listener, shutdown).await;
+    Ok(())
 }

@@ -1,0 +1,48 @@
+//! What a console makes sure of before it listens.
+
+use carlos_bucket::{
+    Bucket,
+    probe::{Probed, probe},
+};
+use tokio_util::sync::CancellationToken;
+
+/// The console's name under `probe/`, which is also what its rights in the bucket name.
+const PRINCIPAL: &str = "console";
+
+/// The bucket broke a promise that a read stands on; nothing may be served from it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the deployment bucket cannot be used ({code}): {reason}")]
+pub struct UnusableBucket {
+    /// The probe's stable code, the same that an agent and `carlos admin doctor` give.
+    pub code: &'static str,
+    /// Which promise it was.
+    pub reason: String,
+}
+
+/// Tries the bucket's promises, before anything is served from it. Returns early, and without a
+/// judgement, when told to shut down.
+///
+/// A bucket that gave no clear answer has not been caught lying: that is a warning in the log,
+/// because every create here reads back what it is not sure of.
+///
+/// # Errors
+/// [`UnusableBucket`] when the bucket was caught breaking one of them.
+pub async fn check_bucket(
+    bucket: &Bucket,
+    shutdown: &CancellationToken,
+) -> Result<(), UnusableBucket> {
+    let probed = tokio::select! {
+        biased;
+        () = shutdown.cancelled() => return Ok(()),
+        probed = probe(bucket, PRINCIPAL) => probed,
+    };
+    let code = probed.code();
+    match probed {
+        Probed::Keeps(_) => Ok(()),
+        Probed::Lies(broken) => Err(UnusableBucket { code, reason: broken.to_string() }),
+        Probed::CouldNotTell(reason) => {
+            tracing::warn!(code, reason, "the bucket could not be probed");
+            Ok(())
+        }
+    }
+}
