@@ -23,7 +23,7 @@ pub struct DiskFloors {
 }
 
 impl DiskFloors {
-    /// The seed's numbers: 5 GiB reserved, 5 GiB and 10 % kept free (db-forward §5.7).
+    /// The specification's numbers: 5 GiB reserved, 5 GiB and 10 % kept free (db-forward §5.7).
     pub const PRODUCTION: Self =
         Self { reserve: DISK_FLOOR_BYTES, keep_bytes: DISK_FLOOR_BYTES, keep_percent: 10 };
 

@@ -36,7 +36,7 @@ pub struct ConsoleConfig {
 }
 
 impl ConsoleConfig {
-    /// A console of `region` that forwards nothing, with the seed's limits and times.
+    /// A console of `region` that forwards nothing, with the specification's limits and times.
     pub fn new(region: Region) -> Self {
         Self {
             region,
