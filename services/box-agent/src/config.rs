@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use carlos_bucket::Pace;
 use carlos_protocol::envelope::RootKeys;
 use carlos_protocol::frames::Sandbox;
 use carlos_protocol::ids::{BoxName, Region};
@@ -69,6 +70,8 @@ pub struct AgentConfig {
     /// The least a worker must report in force; one that reports less is refused.
     pub sandbox: Sandbox,
     pub draining: Draining,
+    /// How often the queue is looked at. Tests, whose bucket costs nothing, look oftener.
+    pub pace: Pace,
 }
 
 impl AgentConfig {
@@ -84,6 +87,7 @@ impl AgentConfig {
             floors: DiskFloors::PRODUCTION,
             sandbox: both_walls(),
             draining: Draining::default(),
+            pace: Pace::default(),
         }
     }
 

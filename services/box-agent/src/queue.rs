@@ -1,10 +1,11 @@
 //! The queue loop: from listed entries to reads this box runs (db-forward §5.5 step 4, §5.8).
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use carlos_bucket::{Pace, Purpose, QueueWatch};
+use carlos_bucket::{Purpose, QueueWatch};
 use carlos_protocol::ids::ReadId;
 use carlos_protocol::keys::{Key, QueueEntry};
 use carlos_protocol::limits::{CLOCK_SKEW, PICKUP_WINDOW};
@@ -20,20 +21,29 @@ use crate::read::{self, Candidate};
 use crate::verify::{Examined, examine};
 use crate::worker::hold::running;
 
-/// Entries held at once. A region opens 16 reads a console; a listing with more than this is a
-/// writer gone wrong, and its later entries wait for the next listing.
-const MAX_PENDING: usize = 1_024;
+/// Entries held at once, some sixty bytes each. A region opens 16 reads a console; a window with
+/// more than this is a writer gone wrong, and those looked at most often make room.
+const MAX_PENDING: usize = 16_384;
 
 /// Decisions remembered: every entry of a full window, four times over.
-const MAX_DECIDED: usize = 4_096;
+const MAX_DECIDED: usize = 4 * MAX_PENDING;
 
-/// Requests read in one round, and at once: a flood of forged entries delays a genuine one by
-/// some round trips and never by the whole flood's reading.
-const EXAMINED_A_ROUND: usize = 32;
-const EXAMINED_AT_ONCE: usize = 8;
+/// The pace at which entries are looked at: the poller's own active one.
+const TICK: Duration = Duration::from_millis(250);
 
-/// How often entries that found no room are tried again; the poller's own active pace.
-const AGAIN_AFTER: Duration = Duration::from_millis(250);
+/// Requests read for the first time in one tick: five thousand forged entries of one second take
+/// ten seconds, and an entry of any other second goes past them.
+const FIRST_LOOKS: usize = 128;
+
+/// Requests read once more in one tick. A request exists before its entry does (db-forward §5.4),
+/// so these are entries that nobody stands behind, or a bucket that has trouble already.
+const FURTHER_LOOKS: usize = 16;
+
+/// Requests read at once.
+const LOOKS_AT_ONCE: usize = 16;
+
+/// The longest pause before an entry is looked at again: the window leaves time for several.
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
 /// Where an entry stands in its region's queue. The time is part of it: a forged entry for a
 /// genuine id must not decide the genuine one.
@@ -54,6 +64,7 @@ impl From<&QueueEntry> for Place {
 struct Desk {
     pending: BTreeMap<Place, Pending>,
     decided: BTreeSet<Place>,
+    allowance: Allowance,
 }
 
 #[derive(Default)]
@@ -62,14 +73,66 @@ struct Pending {
     request: Option<Box<ReadRequest>>,
     /// Looks at a request that could not be read, or is not there.
     looks: u32,
+    /// On the monotonic clock: no look before.
+    due: Duration,
+}
+
+/// The looks that are left in a tick.
+struct Allowance {
+    began: Duration,
+    first: usize,
+    further: usize,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self::beginning(Duration::ZERO)
+    }
+}
+
+impl Allowance {
+    fn beginning(began: Duration) -> Self {
+        Self { began, first: FIRST_LOOKS, further: FURTHER_LOOKS }
+    }
+}
+
+/// One moment on both clocks: windows go by the first, pauses by the second.
+#[derive(Clone, Copy)]
+struct Now {
+    unix: u64,
+    monotonic: Duration,
+}
+
+impl Now {
+    fn of(agent: &Agent) -> Self {
+        Self { unix: agent.ctx().now_unix(), monotonic: agent.ctx().monotonic() }
+    }
 }
 
 impl Desk {
     fn take_in(&mut self, entries: &[QueueEntry]) {
-        for place in entries.iter().map(Place::from) {
-            if self.pending.len() < MAX_PENDING && !self.decided.contains(&place) {
-                self.pending.entry(place).or_default();
-            }
+        let places = entries.iter().map(Place::from);
+        let known =
+            |place: &Place| self.decided.contains(place) || self.pending.contains_key(place);
+        let fresh: BTreeSet<Place> = places.filter(|place| !known(place)).collect();
+        self.make_room(fresh.len());
+        let room = MAX_PENDING.saturating_sub(self.pending.len());
+        // The latest of them: a listing begins with those whose window closes first.
+        let taken = fresh.into_iter().rev().take(room);
+        self.pending.extend(taken.map(|place| (place, Pending::default())));
+    }
+
+    /// Lets go of the entries that were looked at most often and in vain.
+    fn make_room(&mut self, wanted: usize) {
+        let excess = (self.pending.len() + wanted).saturating_sub(MAX_PENDING);
+        if excess == 0 {
+            return;
+        }
+        let looked_at = self.pending.iter().filter(|(_, entry)| entry.looks > 0);
+        let mut looked_at: Vec<_> = looked_at.map(|(place, entry)| (entry.looks, *place)).collect();
+        looked_at.sort_unstable_by_key(|(looks, place)| (Reverse(*looks), *place));
+        for (_, place) in looked_at.into_iter().take(excess) {
+            self.pending.remove(&place);
         }
     }
 
@@ -93,33 +156,74 @@ impl Desk {
         self.decided.retain(|place| place.issued_at >= kept);
     }
 
-    /// Entries in the window whose request is still to be read: the least looked at first, so that
-    /// entries whose request never comes hold up no other, and then the oldest.
-    fn unread(&self, now_unix: u64) -> Vec<Place> {
-        let in_window = |place: &Place| check_age(Seconds::new(place.issued_at), now_unix).is_ok();
-        let unread = self
-            .pending
-            .iter()
-            .filter(|(place, entry)| entry.request.is_none() && in_window(place));
-        let mut unread: Vec<_> = unread.map(|(place, entry)| (entry.looks, *place)).collect();
-        unread.sort_unstable();
-        unread.into_iter().map(|(_, place)| place).take(EXAMINED_A_ROUND).collect()
+    /// The entries to look at now, those that were never looked at first. What one tick allows is
+    /// used up by it.
+    fn next_looks(&mut self, now: Now) -> Vec<Place> {
+        if now.monotonic >= self.allowance.began + TICK {
+            self.allowance = Allowance::beginning(now.monotonic);
+        }
+        let mut looks = self.first_looks(now);
+        self.allowance.first -= looks.len();
+        let further = self.further_looks(now);
+        self.allowance.further -= further.len();
+        looks.extend(further);
+        looks
     }
 
-    fn look_again(&mut self, place: Place) {
+    /// When there are too many, half of the looks go to the entries closest to now, where a read
+    /// that somebody waits for stands, and half to the oldest, whose window closes first.
+    fn first_looks(&self, now: Now) -> Vec<Place> {
+        let room = self.allowance.first;
+        let fresh = self.unread(now).filter(|(_, entry)| entry.looks == 0);
+        let mut oldest: Vec<Place> = fresh.map(|(place, _)| *place).collect();
+        if oldest.len() <= room {
+            return oldest;
+        }
+        let mut closest = oldest.clone();
+        closest.sort_unstable_by_key(|place| (place.issued_at.abs_diff(now.unix), *place));
+        closest.truncate(room.div_ceil(2));
+        let chosen: BTreeSet<Place> = closest.iter().copied().collect();
+        oldest.retain(|place| !chosen.contains(place));
+        closest.extend(oldest.into_iter().take(room - chosen.len()));
+        closest
+    }
+
+    /// The least looked at first, so that entries whose request never comes hold up no other.
+    fn further_looks(&self, now: Now) -> Vec<Place> {
+        let due =
+            self.unread(now).filter(|(_, entry)| entry.looks > 0 && entry.due <= now.monotonic);
+        let mut due: Vec<_> = due.map(|(place, entry)| (entry.looks, *place)).collect();
+        due.sort_unstable();
+        due.into_iter().map(|(_, place)| place).take(self.allowance.further).collect()
+    }
+
+    /// Entries in the window whose request is still to be read, the oldest first.
+    fn unread(&self, now: Now) -> impl Iterator<Item = (&Place, &Pending)> {
+        self.pending.iter().filter(move |(place, entry)| {
+            entry.request.is_none() && check_age(Seconds::new(place.issued_at), now.unix).is_ok()
+        })
+    }
+
+    fn look_again(&mut self, place: Place, now: Duration) {
         if let Some(entry) = self.pending.get_mut(&place) {
+            entry.due = now + pause(entry.looks);
             entry.looks += 1;
         }
     }
 
     fn verified(&mut self, place: Place, request: Box<ReadRequest>) {
-        self.pending.insert(place, Pending { request: Some(request), looks: 0 });
+        self.pending.insert(place, Pending { request: Some(request), ..Pending::default() });
     }
 
     fn genuine(&self) -> Vec<Place> {
         let genuine = self.pending.iter().filter(|(_, entry)| entry.request.is_some());
         genuine.map(|(place, _)| *place).collect()
     }
+}
+
+/// Doubles with every look.
+fn pause(looks: u32) -> Duration {
+    TICK.saturating_mul(2_u32.saturating_pow(looks)).min(LONGEST_PAUSE)
 }
 
 /// The reads this agent runs. Dropping it ends their tasks where they stand.
@@ -164,7 +268,7 @@ pub(crate) async fn serve(agent: &Arc<Agent>) -> Reads {
 // A part of its own, so that a slow listing is never dropped because an entry wants another try.
 async fn watch(agent: &Agent, to_desk: mpsc::Sender<Vec<QueueEntry>>) {
     let region = agent.config.region.clone();
-    let mut watch = QueueWatch::new(agent.ports.bucket.clone(), region, Pace::default());
+    let mut watch = QueueWatch::new(agent.ports.bucket.clone(), region, agent.config.pace);
     while to_desk.send(watch.next().await).await.is_ok() {}
 }
 
@@ -183,7 +287,7 @@ async fn keep_desk(
                 None => return,
             },
             () = reads.next_end() => {}
-            () = agent.ctx().sleep(AGAIN_AFTER), if !idle => {}
+            () = agent.ctx().sleep(TICK), if !idle => {}
         }
         round(agent, &mut desk, reads).await;
     }
@@ -205,12 +309,14 @@ async fn round(agent: &Arc<Agent>, desk: &mut Desk, reads: &Reads) {
 }
 
 async fn examine_unread(agent: &Agent, desk: &mut Desk) {
-    let unread = desk.unread(agent.ctx().now_unix());
-    let looks = unread.into_iter().map(async |place| (place, look_at(agent, place).await));
-    let looks: Vec<_> = futures::stream::iter(looks).buffered(EXAMINED_AT_ONCE).collect().await;
+    let looks = desk
+        .next_looks(Now::of(agent))
+        .into_iter()
+        .map(async |place| (place, look_at(agent, place).await));
+    let looks: Vec<_> = futures::stream::iter(looks).buffered(LOOKS_AT_ONCE).collect().await;
     for (place, examined) in looks {
         match examined {
-            Examined::Later => desk.look_again(place),
+            Examined::Later => desk.look_again(place, agent.ctx().monotonic()),
             Examined::Genuine(request) => desk.verified(place, request),
             Examined::Refused(refusal) => {
                 if !refusal.is_silent() {
@@ -286,8 +392,9 @@ mod tests {
         desk.take_in(&[entry(NOW - 61, 1), entry(NOW - 60, 2), entry(NOW + 60, 3)]);
         desk.take_in(&[entry(NOW + 61, 4)]);
         desk.forget(NOW);
-        let unread: Vec<u64> = desk.unread(NOW).iter().map(|place| place.issued_at).collect();
-        assert_eq!(unread, [NOW - 60, NOW + 60]);
+        let looks = desk.next_looks(after(0));
+        let looks: Vec<u64> = looks.iter().map(|place| place.issued_at).collect();
+        assert_eq!(looks, [NOW - 60, NOW + 60]);
         // The one from the future is kept until its time comes, the old one is gone.
         assert_eq!(desk.pending.len(), 3);
     }
@@ -298,30 +405,114 @@ mod tests {
         let (forged, genuine) = (entry(NOW - 1, 1), entry(NOW, 1));
         desk.take_in(&[forged.clone(), genuine.clone()]);
         desk.decide(Place::from(&forged));
-        assert_eq!(desk.unread(NOW), [Place::from(&genuine)]);
+        assert_eq!(desk.next_looks(after(0)), [Place::from(&genuine)]);
     }
 
     #[test]
-    fn entries_whose_request_never_comes_hold_up_no_other() {
+    fn looks_at_one_entry_back_off() {
         let mut desk = Desk::default();
-        let forged: Vec<_> = (0..40).map(|number| entry(NOW - 1, number)).collect();
-        desk.take_in(&forged);
-        let genuine = entry(NOW, 99);
-        desk.take_in(std::slice::from_ref(&genuine));
-        for place in desk.unread(NOW) {
-            desk.look_again(place);
+        desk.take_in(&[entry(NOW, 1)]);
+        let looks: Vec<u64> =
+            (0..60_000).step_by(50).filter(|ms| look(&mut desk, *ms) > 0).collect();
+        assert_eq!(looks[..7], [0, 250, 750, 1_750, 3_750, 7_750, 15_750]);
+        assert!(looks[6..].windows(2).all(|pair| pair[1] - pair[0] == 8_000), "{looks:?}");
+    }
+
+    /// Forged entries a box has looked at stand back behind one it has not.
+    #[test]
+    fn a_read_after_a_flood_is_looked_at_at_once() {
+        let mut desk = Desk::default();
+        desk.take_in(&flood(5_000, |number| NOW - number % 60));
+        for ms in (0..15_000).step_by(250) {
+            look(&mut desk, ms);
         }
-        assert!(desk.unread(NOW).contains(&Place::from(&genuine)));
+        let genuine = entry(NOW + 15, GENUINE);
+        desk.take_in(std::slice::from_ref(&genuine));
+        assert_eq!(desk.next_looks(after(15_000))[0], Place::from(&genuine));
+    }
+
+    /// The worst is a flood in the very second of the read; a flood over the window costs no tick.
+    #[test]
+    fn a_read_in_a_flood_waits_seconds() {
+        let spread = waits_ms(|number| NOW - 60 + number % 120);
+        assert!(spread <= 1_000, "{spread}");
+        let before = waits_ms(|_| NOW - 1);
+        assert_eq!(before, 0);
+        let same_second = waits_ms(|_| NOW);
+        assert!(same_second <= 10_000, "{same_second}");
+    }
+
+    #[test]
+    fn a_flood_costs_a_bounded_number_of_reads() {
+        let mut desk = Desk::default();
+        desk.take_in(&flood(5_000, |_| NOW));
+        // Rounds come oftener than ticks when listings arrive and reads end.
+        let mut second = |from: u64| -> usize {
+            (from..from + 1_000).step_by(10).map(|ms| look(&mut desk, ms)).sum()
+        };
+        let seconds: Vec<usize> = (0..55).map(|number| second(number * 1_000)).collect();
+        let most = 4 * (FIRST_LOOKS + FURTHER_LOOKS);
+        assert!(seconds.iter().all(|looks| *looks <= most), "{seconds:?}");
+        // Once all were looked at, what is left is small.
+        assert!(seconds[10..].iter().all(|looks| *looks <= 4 * FURTHER_LOOKS), "{seconds:?}");
+    }
+
+    #[test]
+    fn a_full_desk_lets_go_of_what_was_looked_at_most() {
+        let mut desk = Desk::default();
+        desk.take_in(&flood(MAX_PENDING as u64, |_| NOW - 1));
+        let newcomer = entry(NOW, GENUINE);
+        desk.take_in(std::slice::from_ref(&newcomer));
+        assert!(!desk.pending.contains_key(&Place::from(&newcomer)), "nothing to let go of");
+        let [once, twice] = [2, 4].map(|number| Place::from(&entry(NOW - 1, number)));
+        for place in [once, twice, twice] {
+            desk.look_again(place, Duration::ZERO);
+        }
+        desk.take_in(std::slice::from_ref(&newcomer));
+        assert!(desk.pending.contains_key(&Place::from(&newcomer)));
+        assert!(desk.pending.contains_key(&once) && !desk.pending.contains_key(&twice));
     }
 
     #[test]
     fn a_flood_is_bounded() {
         let mut desk = Desk::default();
-        let flood: Vec<QueueEntry> = (0..10_000).map(|number| entry(NOW, number)).collect();
+        let flood = flood(5 * MAX_PENDING as u64, |_| NOW);
         desk.take_in(&flood);
         assert_eq!(desk.pending.len(), MAX_PENDING);
-        assert_eq!(desk.unread(NOW).len(), EXAMINED_A_ROUND);
         flood.iter().for_each(|entry| desk.decide(Place::from(entry)));
         assert_eq!((desk.pending.len(), desk.decided.len()), (0, MAX_DECIDED));
+    }
+
+    /// No flood below uses this number.
+    const GENUINE: u64 = u64::MAX / 2;
+
+    fn flood(entries: u64, issued_at: impl Fn(u64) -> u64) -> Vec<QueueEntry> {
+        // On both sides of the genuine entry's id.
+        let id = |number| if number % 2 == 0 { number } else { u64::MAX - number };
+        (0..entries).map(|number| entry(issued_at(number), id(number))).collect()
+    }
+
+    fn after(ms: u64) -> Now {
+        Now { unix: NOW + ms / 1_000, monotonic: Duration::from_millis(ms) }
+    }
+
+    /// Looks in vain, and says how often.
+    fn look(desk: &mut Desk, ms: u64) -> usize {
+        let places = desk.next_looks(after(ms));
+        places.iter().for_each(|place| desk.look_again(*place, Duration::from_millis(ms)));
+        places.len()
+    }
+
+    /// How long a read waits for its first look that is listed with five thousand forged entries.
+    fn waits_ms(issued_at: impl Fn(u64) -> u64) -> u64 {
+        let mut desk = Desk::default();
+        let genuine = entry(NOW, GENUINE);
+        desk.take_in(&flood(5_000, issued_at));
+        desk.take_in(std::slice::from_ref(&genuine));
+        let is_looked_at = |ms: &u64| {
+            look(&mut desk, *ms);
+            desk.pending[&Place::from(&genuine)].looks > 0
+        };
+        (0..60_000).step_by(250).find(is_looked_at).expect("looked at while its window is open")
     }
 }

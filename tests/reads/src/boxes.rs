@@ -2,18 +2,18 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use carlos_box_agent::{
     AgentConfig, ChildWorkerHost, CrashHook, CrashPoint, FolderDisk, Ports, StoreReplicas,
     WorkerCommand,
 };
-use carlos_bucket::Bucket;
 use carlos_bucket::layer::{Inner, Op};
-use carlos_protocol::ids::{BoxName, ReadId, Region};
-use carlos_protocol::keys::{Key, QueueEntry};
+use carlos_bucket::{Bucket, Pace};
+use carlos_protocol::ids::{BoxName, Region};
+use carlos_protocol::keys::Key;
 use carlos_protocol::records::{DB_READ_CAPABILITY, Status};
-use carlos_protocol::time::Seconds;
 use carlos_replica::Resolution;
 use futures::future::BoxFuture;
 use tempfile::TempDir;
@@ -23,6 +23,15 @@ use tokio_util::sync::CancellationToken;
 use crate::programs;
 use crate::stores::View;
 use crate::world::{PREFIX, World, parse};
+
+/// Production looks every two seconds, and every quarter after it has seen work. Here a look costs
+/// nothing, and a hundred tests would wait a second each for the first.
+const PACE: Pace = Pace {
+    idle: Duration::from_millis(50),
+    active: Duration::from_millis(50),
+    linger: Duration::from_secs(60),
+    longest: Duration::from_secs(1),
+};
 
 /// How a box is set up.
 pub struct BoxPlan {
@@ -124,7 +133,6 @@ impl World {
 
     /// Starts a box and waits until it can serve.
     pub async fn start(&self, plan: BoxPlan) -> RunningBox {
-        self.waken(&plan.region).await;
         let running = self.launch(plan);
         self.until("the box serves", async || self.serves(&running).await.then_some(())).await;
         running
@@ -144,7 +152,8 @@ impl World {
         let gates = Gates::default();
         let mut ports = Ports::new(bucket, Some(Arc::new(replicas)), workers, disk);
         ports.crash = Arc::new(gates.clone());
-        let config = AgentConfig::development(plan.name.clone(), plan.region, self.roots());
+        let mut config = AgentConfig::development(plan.name.clone(), plan.region, self.roots());
+        config.pace = PACE;
         let shutdown = CancellationToken::new();
         let agent = carlos_box_agent::run(config, ports, shutdown.clone());
         let task = self.context.spawn(async move { agent.await.unwrap() });
@@ -160,14 +169,5 @@ impl World {
         }
         let status = self.object(&Key::Status(running.name.clone())).await.unwrap();
         Status::from_bytes(&status).unwrap().serves(DB_READ_CAPABILITY)
-    }
-
-    /// Puts an entry into the region's queue that no box will serve. A box that has seen an entry
-    /// looks every quarter of a second for a minute, and not every two seconds.
-    async fn waken(&self, region: &Region) {
-        let id = ReadId::mint(&mut self.context.entropy());
-        let issued_at = Seconds::new(self.context.now_unix());
-        self.create(&Key::Request(id), "not an envelope").await;
-        self.create(&Key::Queue(QueueEntry { region: region.clone(), issued_at, id }), "").await;
     }
 }
