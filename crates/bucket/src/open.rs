@@ -66,8 +66,8 @@ pub enum OpenError {
 /// | `CARLOS_S3_ENDPOINT` | the server's URL; without it, Amazon's in the region |
 /// | `CARLOS_S3_REGION` | the region; else `AWS_REGION`, else `AWS_DEFAULT_REGION` |
 /// | `CARLOS_S3_ALLOW_HTTP` | `1` allows plain http to a machine other than this one |
-/// | `CARLOS_S3_CHECKSUM` | `1` sends SHA-256 checksum headers, `0` does not; usual for Amazon only |
-/// | `AWS_ACCESS_KEY_ID` and the like | keys, else a web identity, else `AWS_PROFILE`, else the platform's |
+/// | `CARLOS_S3_CHECKSUM` | `1` or `0`: SHA-256 checksum headers, usually for Amazon only |
+/// | `AWS_ACCESS_KEY_ID` ... | keys; else a web identity, `AWS_PROFILE`, the platform's |
 ///
 /// `s3://bucket?region=...&endpoint=...` says for one bucket what the environment says for all, for
 /// a process whose buckets lie in two regions. Buckets on other servers than Amazon's are named in
