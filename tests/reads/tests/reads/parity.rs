@@ -56,7 +56,7 @@ const STATEMENTS: [&str; 20] = [
     "SELECT at, datetime(at), unixepoch(at), julianday(at) FROM times ORDER BY id",
     "SELECT datetime(at, 'unixepoch', 'localtime') FROM times WHERE typeof(at) = 'integer'",
     "SELECT * FROM \"odd \"\"names\"\" \"",
-    "SELECT p.name, sum(c.n) FROM parent p JOIN child c ON c.parent = p.id GROUP BY p.id ORDER BY 1",
+    "SELECT name, sum(n) FROM parent JOIN child ON parent = parent.id GROUP BY name ORDER BY 1",
     "SELECT name FROM parent WHERE name = 'BOB'",
     "SELECT k, v FROM wide ORDER BY k DESC",
     "SELECT docid, snippet(notes4) FROM notes4 WHERE notes4 MATCH 'quick OR lazy' ORDER BY 1",
