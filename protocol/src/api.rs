@@ -1,5 +1,7 @@
 //! The console's HTTP doors: paths, bodies and errors (db-forward §5.5, §9.1).
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::canon::{self, CanonError};
@@ -7,6 +9,7 @@ use crate::copy::Message;
 use crate::ids::{Account, App, Class, Host, Region};
 use crate::limits::READ_BODY_BYTES;
 use crate::params::Params;
+use crate::redacted::Redacted;
 use crate::seal::ReplyPublic;
 use crate::time::At;
 
@@ -66,7 +69,7 @@ pub struct Instance {
 }
 
 /// The body of a read request.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadBody {
     /// What to do; [`crate::request::OP_QUERY`].
@@ -80,6 +83,17 @@ pub struct ReadBody {
     pub at: At,
     /// Whom to seal the answer for.
     pub reply_key: ReplyPublic,
+}
+
+impl fmt::Debug for ReadBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadBody")
+            .field("op", &self.op)
+            .field("sql", &Redacted(&self.sql))
+            .field("params", &self.params)
+            .field("at", &self.at)
+            .finish_non_exhaustive()
+    }
 }
 
 impl ReadBody {

@@ -5,6 +5,8 @@
 //! probe ends there. A read goes on with `Header`, `FileData`..., `Ready`, `Run` or `Stop`,
 //! `Output`..., `Status`.
 
+use std::fmt;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -13,6 +15,7 @@ use crate::canon::{self, CanonError};
 use crate::ids::{Digest, Txid};
 use crate::limits::{FRAME_BYTES, PLAN_FILES, SQL_BYTES};
 use crate::params::Params;
+use crate::redacted::Redacted;
 use crate::result::Code;
 use crate::time::Millis;
 
@@ -143,7 +146,7 @@ impl Ready {
 }
 
 /// The statement.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
     /// At most [`SQL_BYTES`] bytes.
@@ -151,6 +154,13 @@ pub struct Run {
     /// The values of its parameters.
     #[serde(default, skip_serializing_if = "Params::is_empty")]
     pub params: Params,
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut run = f.debug_struct("Run");
+        run.field("sql", &Redacted(&self.sql)).field("params", &self.params).finish()
+    }
 }
 
 /// How a worker ended.

@@ -27,6 +27,7 @@ pub mod time;
 pub mod tokens;
 
 mod base64_text;
+mod redacted;
 
 pub use ulid::Ulid;
 

@@ -5,6 +5,7 @@
 //! before there were parameters.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -14,7 +15,7 @@ use crate::limits::{PARAM_BYTES, PARAM_NAME_BYTES, PARAMS};
 
 /// The values of one statement: all by position or all by name, at most [`PARAMS`] of them with
 /// [`PARAM_BYTES`] together.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(try_from = "Vec<Param>")]
 pub struct Params(Vec<Param>);
 
@@ -30,7 +31,7 @@ pub struct Param {
 }
 
 /// A value, as SQLite knows its types.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ParamValue {
     /// SQL NULL.
@@ -46,7 +47,7 @@ pub enum ParamValue {
 }
 
 /// A finite double, written as the 16 hex digits of its bits: decimal forms have several spellings.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Copy, Deserialize, PartialEq, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Real(f64);
 
@@ -77,6 +78,31 @@ pub enum ParamsError {
     /// More than [`PARAMS`].
     #[error("there are {0} values, where at most {PARAMS} are allowed")]
     TooMany(usize),
+}
+
+impl fmt::Debug for Params {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes: usize = self.0.iter().map(Param::weight).sum();
+        write!(f, "<{} values, {bytes} bytes>", self.0.len())
+    }
+}
+
+impl fmt::Debug for ParamValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => f.write_str("Null"),
+            Self::Int(_) => f.write_str("Int"),
+            Self::Real(real) => real.fmt(f),
+            Self::Text(text) => write!(f, "Text(<{} bytes>)", text.len()),
+            Self::Blob(blob) => write!(f, "Blob(<{} bytes>)", blob.len()),
+        }
+    }
+}
+
+impl fmt::Debug for Real {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Real")
+    }
 }
 
 impl Params {
@@ -204,8 +230,8 @@ impl ParamName {
     }
 }
 
-impl std::fmt::Display for ParamName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for ParamName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
@@ -300,5 +326,20 @@ pub(crate) mod tests {
     fn text_that_json_would_rewrite_is_known() {
         let sendable = |value| Params::new(vec![text(value)]).expect("small").are_sendable();
         assert!(sendable("é\0") && !sendable("a\u{fffd}"));
+    }
+
+    #[test]
+    fn debug_holds_no_value() {
+        let values = [
+            ParamValue::Null,
+            ParamValue::Int(4_242),
+            ParamValue::Real(Real(424.2)),
+            ParamValue::Text("4242".into()),
+            ParamValue::Blob(vec![42; 2]),
+        ];
+        let params = values.map(Param::positional).to_vec();
+        let text = format!("{params:?} {:?}", Params::new(params.clone()).expect("small"));
+        assert!(!text.contains("42"), "{text}");
+        assert!(text.ends_with("<5 values, 30 bytes>"), "{text}");
     }
 }

@@ -1,6 +1,8 @@
 //! The records of the deployment bucket: hosts, accounts, boxes, and the entry that wraps each
 //! revision of a chain. Every reader is bounded and strict: a box can write some of these.
 
+use std::fmt;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -12,6 +14,7 @@ use crate::ids::{
     ulid_text,
 };
 use crate::limits::{CAPABILITIES, CHAIN_ENTRY_BYTES, RECORD_BYTES};
+use crate::redacted::Redacted;
 use crate::time::Seconds;
 use crate::tokens::{Token, TokenKind};
 
@@ -144,7 +147,7 @@ impl AccountRecord {
 }
 
 /// A member of an account.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Member {
     /// Who it is; also what the activity rows name.
@@ -155,8 +158,16 @@ pub struct Member {
     pub also: Vec<Account>,
 }
 
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut member = f.debug_struct("Member");
+        member.field("email", &Redacted(&self.email)).field("tokens", &self.tokens);
+        member.field("also", &self.also).finish()
+    }
+}
+
 /// What is kept of a token.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenRecord {
     /// Person or service.
@@ -165,6 +176,16 @@ pub struct TokenRecord {
     pub sha256: Digest,
     /// When it ends; never, when absent.
     pub expires: Option<Seconds>,
+}
+
+impl fmt::Debug for TokenRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenRecord")
+            .field("kind", &self.kind)
+            .field("sha256", &format_args!("{}...", self.sha256.prefix()))
+            .field("expires", &self.expires)
+            .finish()
+    }
 }
 
 impl TokenRecord {
@@ -435,5 +456,25 @@ mod tests {
         assert!(!edges(false, 0).serves(DB_READ_CAPABILITY));
         assert!(Edges::from_bytes(&encode(&edges(false, CAPABILITIES))).is_ok());
         assert!(Edges::from_bytes(&encode(&edges(false, CAPABILITIES + 1))).is_err());
+    }
+
+    #[test]
+    fn debug_holds_no_address_and_no_token_hash() {
+        let sha256 = Digest::of(b"token");
+        let token = TokenRecord { kind: TokenKind::Person, sha256, expires: None };
+        let member = Member { email: "ann@example.com".into(), tokens: vec![token], also: vec![] };
+        let account = Account::parse("acme").expect("label");
+        let record = AccountRecord { v: VERSION, account, members: vec![member] };
+        let member = &record.members[0];
+        for text in [
+            format!("{record:?} {record:#?}"),
+            format!("{member:?}"),
+            format!("{:?}", member.tokens[0]),
+        ] {
+            assert!(text.contains(&sha256.prefix()), "{text}");
+            assert!(!text.contains("ann"), "{text}");
+            assert!(!text.contains(&sha256.to_string()), "{text}");
+            assert!(!text.contains(&format!("{:?}", sha256.as_bytes())), "{text}");
+        }
     }
 }

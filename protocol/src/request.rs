@@ -1,6 +1,8 @@
 //! The request of a forwarded read, and what a box checks of it before it acts (db-forward §5.5,
 //! §5.9).
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -9,6 +11,7 @@ use crate::ids::{Account, App, Host, Incarnation, ReadId, Region};
 use crate::keys::QueueEntry;
 use crate::limits::{CLOCK_SKEW, EMAIL_BYTES, PICKUP_WINDOW, SQL_BYTES};
 use crate::params::Params;
+use crate::redacted::Redacted;
 use crate::seal::ReplyPublic;
 use crate::time::{At, Seconds};
 
@@ -20,7 +23,7 @@ const REPLACEMENT: char = '\u{fffd}';
 
 /// A forwarded read, as the console signs it. It names no bucket, no prefix and no key: the box
 /// derives those itself (db-forward §8.2).
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadRequest {
     purpose: String,
@@ -55,13 +58,28 @@ pub struct ReadRequest {
     pub issued_at: Seconds,
 }
 
+impl fmt::Debug for ReadRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadRequest")
+            .field("id", &self.id)
+            .field("host", &self.host)
+            .field("region", &self.region)
+            .field("op", &self.op)
+            .field("sql", &Redacted(&self.sql))
+            .field("params", &self.params)
+            .field("at", &self.at)
+            .field("issued_at", &self.issued_at)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Payload for ReadRequest {
     const PURPOSE: &'static str = "carlos-db-read-v1";
     const VERSION: u32 = 1;
 }
 
 /// What the console fills in; the purpose and the version are not anyone's choice.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct NewRequest {
     /// See [`ReadRequest::id`].
     pub id: ReadId,
@@ -89,6 +107,21 @@ pub struct NewRequest {
     pub by: String,
     /// See [`ReadRequest::issued_at`].
     pub issued_at: Seconds,
+}
+
+impl fmt::Debug for NewRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewRequest")
+            .field("id", &self.id)
+            .field("host", &self.host)
+            .field("region", &self.region)
+            .field("op", &self.op)
+            .field("sql", &Redacted(&self.sql))
+            .field("params", &self.params)
+            .field("at", &self.at)
+            .field("issued_at", &self.issued_at)
+            .finish_non_exhaustive()
+    }
 }
 
 impl From<NewRequest> for ReadRequest {
@@ -211,13 +244,21 @@ pub fn sendable_sql(sql: &[u8]) -> Result<&str, NotSendable> {
 pub(crate) mod tests {
     use super::*;
     use crate::Ulid;
+    use crate::api::ReadBody;
     use crate::envelope::{KeyFile, RootKeys, verify};
+    use crate::frames::{Frame, Run};
+    use crate::ids::Digest;
     use crate::limits::ENVELOPE_BYTES;
     use crate::params::tests::longest_params;
+    use crate::params::{Param, ParamValue};
     use crate::seal::ReplyKey;
     use crate::testing::Counter;
 
     pub(crate) fn request() -> ReadRequest {
+        new_request().into()
+    }
+
+    fn new_request() -> NewRequest {
         let account = Account::parse("acme").expect("label");
         let app = App::parse("shop").expect("label");
         let host = Host::parse("shop.example.com").expect("host");
@@ -237,7 +278,6 @@ pub(crate) mod tests {
             by: "member@example.com".into(),
             issued_at: Seconds::new(1_792_659_600),
         }
-        .into()
     }
 
     fn check(request: &ReadRequest, now: u64) -> Result<(), RequestRefusal> {
@@ -296,5 +336,26 @@ pub(crate) mod tests {
         assert_eq!(sendable_sql("SELECT 'é\0'".as_bytes()), Ok("SELECT 'é\0'"));
         assert_eq!(sendable_sql(b"SELECT '\xff'"), Err(NotSendable));
         assert_eq!(sendable_sql("SELECT '\u{fffd}'".as_bytes()), Err(NotSendable));
+    }
+
+    #[test]
+    fn debug_holds_no_statement_and_no_value() {
+        let value = Param::positional(ParamValue::Text("Ann".into()));
+        let params = Params::new(vec![value]).expect("small");
+        let request = ReadRequest { params: params.clone(), ..request() };
+        let ReadRequest { op, sql, at, reply_key, .. } = request.clone();
+        let body = ReadBody { op, sql: sql.clone(), params: params.clone(), at, reply_key };
+        let run = Run { sql: sql.clone(), params };
+        for text in [
+            format!("{request:?}"),
+            format!("{:?}", new_request()),
+            format!("{body:?}"),
+            format!("{run:?} {:?}", Frame::Run(run.clone())),
+        ] {
+            assert!(text.contains(&Digest::of(sql.as_bytes()).prefix()), "{text}");
+            for secret in ["SELECT", "orders", "Ann", "@"] {
+                assert!(!text.contains(secret), "{text}");
+            }
+        }
     }
 }
