@@ -4,7 +4,7 @@
 mod common;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use carlos_replica::{ByteStream, HEADER_LEN, ReadError, ReplicaFile, ReplicaReader, Resolution};
@@ -22,7 +22,7 @@ struct Meddling<F> {
     breaks_after: Option<usize>,
 }
 
-impl<F: Fn(usize)> Meddling<F> {
+impl<F: Fn(&ReplicaFile)> Meddling<F> {
     fn new(fixture: &Fixture, before_open: F) -> Self {
         let (opened, read) = (AtomicUsize::new(0), AtomicU64::new(0));
         Self { inner: fixture.reader(), opened, read, before_open, breaks_after: None }
@@ -30,7 +30,7 @@ impl<F: Fn(usize)> Meddling<F> {
 }
 
 #[async_trait::async_trait]
-impl<F: Fn(usize) + Send + Sync> ReplicaReader for Meddling<F> {
+impl<F: Fn(&ReplicaFile) + Send + Sync> ReplicaReader for Meddling<F> {
     fn resolution(&self) -> Resolution {
         self.inner.resolution()
     }
@@ -44,7 +44,8 @@ impl<F: Fn(usize) + Send + Sync> ReplicaReader for Meddling<F> {
     }
 
     async fn open(&self, file: &ReplicaFile, offset: u64) -> Result<ByteStream, ReadError> {
-        (self.before_open)(self.opened.fetch_add(1, Ordering::Relaxed));
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        (self.before_open)(file);
         let stream = self.inner.open(file, offset).await?;
         let Some(limit) = self.breaks_after else {
             return Ok(stream);
@@ -63,6 +64,10 @@ impl<F: Fn(usize) + Send + Sync> ReplicaReader for Meddling<F> {
     async fn header(&self, file: &ReplicaFile) -> Result<[u8; HEADER_LEN], ReadError> {
         self.inner.header(file).await
     }
+}
+
+fn is_level_0(file: &ReplicaFile, txid: u64) -> bool {
+    file.level == 0 && file.range.max() == Txid(txid)
 }
 
 fn level0(fixture: &Fixture, txid: u64) -> PathBuf {
@@ -96,8 +101,8 @@ async fn a_file_that_retention_removed_leads_to_one_new_plan() {
     let fixture = before_retention();
     let show_level_1 = hide_level_1(&fixture);
     let gone = level0(&fixture, 5);
-    let reader = Meddling::new(&fixture, move |opened| {
-        if opened == 2 {
+    let reader = Meddling::new(&fixture, move |file| {
+        if is_level_0(file, 3) {
             std::fs::remove_file(&gone).unwrap();
             show_level_1();
         }
@@ -114,13 +119,14 @@ async fn files_that_vanish_twice_end_the_read() {
     let show_level_1 = hide_level_1(&fixture);
     let level_0_gone = level0(&fixture, 5);
     let level_1 = fixture.replica_dir().join("ltx/1");
-    let reader = Meddling::new(&fixture, move |opened| match opened {
-        2 => {
+    let reader = Meddling::new(&fixture, move |file| {
+        if is_level_0(file, 3) {
             std::fs::remove_file(&level_0_gone).unwrap();
             show_level_1();
         }
-        5 => std::fs::remove_dir_all(&level_1).unwrap(),
-        _ => {}
+        if file.level == 1 && level_1.exists() {
+            std::fs::remove_dir_all(&level_1).unwrap();
+        }
     });
     let ended = restore(&reader, Target::Newest, fixture.dir.path()).await.unwrap_err();
     assert!(matches!(ended, RestoreFailure::ChangedTwice), "{ended}");
@@ -131,8 +137,8 @@ async fn files_that_vanish_twice_end_the_read() {
 async fn a_new_plan_may_not_reach_less_than_the_first() {
     let fixture = Fixture::load("chain");
     let last = level0(&fixture, 10);
-    let reader = Meddling::new(&fixture, move |opened| {
-        if opened == 0 {
+    let reader = Meddling::new(&fixture, move |file| {
+        if is_level_0(file, 2) {
             std::fs::remove_file(&last).unwrap();
         }
     });
@@ -145,8 +151,9 @@ async fn a_replaced_file_leads_to_a_new_plan_too() {
     let fixture = Fixture::load("snapshot-only");
     let snapshot = fixture.replica_dir().join("ltx/9/0000000000000001-0000000000000004.ltx");
     let longer = Fixture::load("chain");
-    let reader = Meddling::new(&fixture, |opened| {
-        if opened == 0 {
+    let replaced = AtomicBool::new(false);
+    let reader = Meddling::new(&fixture, |_| {
+        if !replaced.swap(true, Ordering::Relaxed) {
             std::fs::remove_file(&snapshot).unwrap();
             copy_tree(&longer.replica_dir(), &fixture.replica_dir());
         }
