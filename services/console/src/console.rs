@@ -13,8 +13,15 @@ use futures::{StreamExt, stream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    admission::Admission, budget::Budget, config::ConsoleConfig, gate::Person, reads::Reads,
-    records::Records, refusal::Refusal, timings::Timings,
+    admission::Admission,
+    budget::Budget,
+    config::ConsoleConfig,
+    gate::Person,
+    reads::Reads,
+    records::{LookupError, Records},
+    refusal::Refusal,
+    strangers::Strangers,
+    timings::Timings,
 };
 
 /// Accounts one listing looks at: a person's own and those they help with.
@@ -37,6 +44,7 @@ pub(crate) struct Console {
     pub(crate) signer: Option<Arc<KeyFile>>,
     pub(crate) records: Records,
     pub(crate) budget: Budget,
+    pub(crate) strangers: Strangers,
     pub(crate) admission: Admission,
     pub(crate) reads: Reads,
 }
@@ -57,6 +65,7 @@ impl Console {
             timings,
             signer: config.signer(),
             budget: Budget::new(config.requests_per_minute),
+            strangers: Strangers::new(),
             admission: Admission::new(config.reads_per_person, config.reads_in_all),
             reads,
         }
@@ -72,7 +81,7 @@ impl Console {
         let accounts: BTreeSet<_> = hints.chain([&person.home]).cloned().collect();
         let mut apps = Vec::new();
         for account in accounts {
-            if self.is_member(person, &account).await? {
+            if passing_over(self.is_member(person, &account).await)?.unwrap_or(false) {
                 apps.extend(self.apps_of(&account).await?);
             }
         }
@@ -111,7 +120,7 @@ impl Console {
         let mut looks = stream::iter(looks).buffered(RECORDS_AT_ONCE);
         let mut instances = Vec::new();
         while let Some(found) = looks.next().await {
-            let Some(record) = found? else { continue };
+            let Some(record) = passing_over(found)?.flatten() else { continue };
             if record.account == account && record.app == app && !record.deleted {
                 let (host, region, class) = (record.host, record.region, record.class);
                 instances.push(api::Instance { host, region, class });
@@ -128,5 +137,15 @@ impl Console {
             _ => None,
         });
         Ok(hosts.take(MAX_INSTANCES).collect())
+    }
+}
+
+/// `None` for a record that cannot be read: one of many shall not hide the rest of a listing. A
+/// bucket that does not answer still fails it, because what is missing then is chance.
+fn passing_over<T>(found: Result<T, LookupError>) -> Result<Option<T>, Refusal> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(LookupError::Garbled) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::{console::Console, refusal::Refusal};
+use crate::{console::Console, records::LookupError, refusal::Refusal};
 use axum::http::{HeaderMap, header};
 use carlos_protocol::{
     envelope::KeyFile,
@@ -50,14 +50,28 @@ impl Console {
     pub(crate) async fn person(&self, headers: &HeaderMap) -> Result<Person, Refusal> {
         let token = bearer(headers).ok_or(Refusal::Unauthenticated)?;
         let home = token.account().clone();
-        let record = self.records.account(&home).await?.ok_or(Refusal::Unauthenticated)?;
-        let holder = record.holder(&token, self.context().now_unix());
-        let (member, known) = holder.ok_or(Refusal::Unauthenticated)?;
+        self.admit(&token)?;
+        let record = self.records.account(&home).await?;
+        let now = self.context().now_unix();
+        let holder = record.as_ref().and_then(|record| record.holder(&token, now));
+        let Some((member, known)) = holder else {
+            self.strangers.forget(&token.hash());
+            return Err(Refusal::Unauthenticated);
+        };
+        self.strangers.remember(&known.sha256);
         if known.kind != TokenKind::Person {
             return Err(Refusal::ServiceToken);
         }
         let (email, also) = (member.email.clone(), member.also.clone());
         Ok(Person { email, home, also, token: known.sha256 })
+    }
+
+    /// Whether the bucket may be asked who the token belongs to.
+    fn admit(&self, token: &Token) -> Result<(), Refusal> {
+        let account_is_known = self.records.knows(token.account());
+        let now = self.context().monotonic();
+        let admitted = self.strangers.admit(&token.hash(), account_is_known, now);
+        admitted.map_err(|exhausted| Refusal::Budget(exhausted.retry_after))
     }
 
     /// Charges one request to the person's token.
@@ -71,7 +85,7 @@ impl Console {
         &self,
         person: &Person,
         account: &Account,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<bool, LookupError> {
         if *account == person.home {
             return Ok(true);
         }

@@ -21,6 +21,7 @@ mod routes;
 mod server;
 mod start;
 mod statement;
+mod strangers;
 mod timings;
 
 use std::sync::Arc;

@@ -13,8 +13,6 @@ use carlos_protocol::{
     records::{self, AccountRecord, HostRecord, VERSION},
 };
 
-use crate::refusal::Refusal;
-
 /// Chains whose heads are remembered, each at most 64 KiB: the accounts and instances in use. A
 /// remembered head costs one GET of its successor, another one a listing first.
 const MAX_CHAINS: usize = 512;
@@ -38,6 +36,15 @@ struct Remembered {
     last_use: u64,
 }
 
+/// Why a record is not there to judge by. Already in the log, with the chain's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LookupError {
+    /// The chain's head is no record that this console can read.
+    Garbled,
+    /// The bucket gave no answer.
+    Unanswered,
+}
+
 impl Records {
     pub(crate) fn new(bucket: Bucket) -> Self {
         let reader = "console".parse().expect("a plain label is a principal");
@@ -45,7 +52,10 @@ impl Records {
     }
 
     /// The account's record, or `None` when there is no such account.
-    pub(crate) async fn account(&self, name: &Account) -> Result<Option<AccountRecord>, Refusal> {
+    pub(crate) async fn account(
+        &self,
+        name: &Account,
+    ) -> Result<Option<AccountRecord>, LookupError> {
         let chain = keys::account_chain(name);
         let Some(content) = self.content(&chain).await? else { return Ok(None) };
         match records::decode::<AccountRecord>(&content) {
@@ -54,8 +64,13 @@ impl Records {
         }
     }
 
+    /// Whether the account is known to exist, without asking the bucket.
+    pub(crate) fn knows(&self, name: &Account) -> bool {
+        self.memory().chains.contains_key(&keys::account_chain(name))
+    }
+
     /// The instance's record, or `None` when the host never had one.
-    pub(crate) async fn host(&self, name: &Host) -> Result<Option<HostRecord>, Refusal> {
+    pub(crate) async fn host(&self, name: &Host) -> Result<Option<HostRecord>, LookupError> {
         let chain = keys::host_chain(name);
         let Some(content) = self.content(&chain).await? else { return Ok(None) };
         match records::decode::<HostRecord>(&content) {
@@ -64,7 +79,7 @@ impl Records {
         }
     }
 
-    async fn content(&self, name: &str) -> Result<Option<Bytes>, Refusal> {
+    async fn content(&self, name: &str) -> Result<Option<Bytes>, LookupError> {
         let chain = self.chain(name);
         match chain.head(Purpose::Claim).await {
             Ok(None) => Ok(None),
@@ -75,7 +90,7 @@ impl Records {
             Err(ChainError::Malformed(_)) => Err(unreadable(name)),
             Err(error) => {
                 tracing::warn!(name, %error, "a record could not be read");
-                Err(Refusal::Unreadable)
+                Err(LookupError::Unanswered)
             }
         }
     }
@@ -105,9 +120,9 @@ impl Memory {
     }
 }
 
-fn unreadable(chain: &str) -> Refusal {
+fn unreadable(chain: &str) -> LookupError {
     tracing::error!(chain, "the head of a chain is not a record of this version");
-    Refusal::Unreadable
+    LookupError::Garbled
 }
 
 #[cfg(test)]

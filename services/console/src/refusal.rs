@@ -15,7 +15,7 @@ use carlos_protocol::{
     request::OP_QUERY,
 };
 
-use crate::{reads::NotOpened, statement::StatementError};
+use crate::{reads::NotOpened, records::LookupError, statement::StatementError};
 
 /// When to come back after DBF-9, in the sentence's own words: "wait a minute".
 const BUSY_FOR: Duration = Duration::from_secs(60);
@@ -29,7 +29,8 @@ pub(crate) enum Refusal {
     BadRequest,
     BodyTooLarge,
     BodyTooSlow,
-    /// The token's requests of this minute are spent; the next minute begins after this.
+    /// The token's requests of this minute are spent, or those of all tokens that nobody has
+    /// vouched for; there are more after this.
     Budget(Duration),
     Class(ClassRefusal, Arc<HostRecord>),
     /// A compressed body: nothing here inflates what strangers send (fault 24).
@@ -141,6 +142,12 @@ impl IntoResponse for Refusal {
 impl From<ReadError> for Refusal {
     fn from(error: ReadError) -> Self {
         tracing::warn!(%error, "the bucket could not be read");
+        Self::Unreadable
+    }
+}
+
+impl From<LookupError> for Refusal {
+    fn from(_: LookupError) -> Self {
         Self::Unreadable
     }
 }

@@ -229,6 +229,24 @@ async fn records_that_cannot_be_read_are_said_to_be_unreadable() {
 }
 
 #[tokio::test]
+async fn one_record_that_cannot_be_read_hides_no_other() {
+    let rig = rig().await;
+    let beside = Host::parse("beside.example.com").unwrap();
+    rig.instance(&HostRecord { host: beside.clone(), ..record() }).await;
+    rig.write(&Key::Host(beside, rev(2)), "garbage").await;
+    let instances = rig.get("/api/cli/apps/acme/shop/instances").await.json();
+    let hosts: Vec<_> =
+        instances["instances"].as_array().unwrap().iter().map(|it| &it["host"]).collect();
+    assert_eq!(hosts, ["shop.example.com"]);
+    let mut ann = member(EMAIL, &[(&rig.token, None)]);
+    ann.also = vec!["friends".parse().unwrap()];
+    rig.account("acme", 2, vec![ann]).await;
+    rig.write(&Key::Account(Account::parse("friends").unwrap(), rev(1)), "garbage").await;
+    let apps = rig.get("/api/cli/apps").await.json();
+    assert_eq!(apps["apps"], serde_json::json!([{"account": "acme", "app": "shop"}]));
+}
+
+#[tokio::test]
 async fn the_plain_pages_need_no_token() {
     let rig = rig().await;
     assert_eq!(rig.get_as("/healthz", None).await.body, "ok\n");

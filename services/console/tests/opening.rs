@@ -113,6 +113,15 @@ async fn a_request_that_may_have_landed_is_refused_and_cancelled() {
 }
 
 #[tokio::test]
+async fn a_listing_is_whole_or_none_when_the_bucket_does_not_answer() {
+    let (store, faults) = FaultStore::wrap(Arc::new(InMemory::new()), &Context::system());
+    let rig = rig_with(store, |config| config).await;
+    faults.add(Rule::new(Op::Get, Fault::Refused(403)).on("hosts").always());
+    let instances = rig.get("/api/cli/apps/acme/shop/instances").await;
+    assert_eq!((instances.status.as_u16(), instances.code().as_str()), (503, "DBL-2"));
+}
+
+#[tokio::test]
 async fn a_lost_bump_is_no_reason_to_refuse() {
     let rule = Rule::new(Op::Replace, Fault::Refused(403)).on("control/serial/uk").always();
     assert_eq!(under(rule).await.0, 200);
