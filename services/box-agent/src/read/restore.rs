@@ -8,7 +8,7 @@ use carlos_protocol::ids::{Host, Txid};
 use carlos_protocol::limits::{OUTPUT_BYTES, PLAN_FILES, QUERY_TIME, RESTORE_TIME};
 use carlos_protocol::result::Code;
 use carlos_protocol::time::{At, Millis};
-use carlos_replica::plan::ReplanError;
+use carlos_replica::plan::{MAX_PLAN_FILES, ReplanError};
 use carlos_replica::{
     Download, Header as LtxHeader, Listing, Plan, PlanError, ReadError, ReplicaReader, Rereading,
     Target, listing_for, plan,
@@ -31,6 +31,9 @@ const PIECE: usize = 256 << 10;
 /// Pieces read while the worker still takes those before: the store and the worker then wait for
 /// each other only when one of them is slower for good.
 const PIECES_AHEAD: usize = 4;
+
+// A longer chain has no plan, which ends the read as any unsound chain does (db-forward §8.2).
+const _: () = assert!(MAX_PLAN_FILES <= PLAN_FILES, "a worker takes every plan there is");
 
 /// Tries of one listing or header before the store counts as unreadable, and the pause between.
 const TRIES: u32 = 3;
@@ -86,11 +89,6 @@ impl Read<'_> {
         replica: &dyn ReplicaReader,
         plan: &Plan,
     ) -> Result<Talk, Trouble> {
-        if plan.files().len() > PLAN_FILES {
-            let files = plan.files().len();
-            tracing::error!(id = %self.request.id, files, "more files than a worker takes");
-            return Err(Ending::interrupted().into());
-        }
         let restored = self.measure(replica, plan).await?;
         hold.grow(plan.bytes().saturating_add(restored))?;
         self.reached(CrashPoint::Planned).await;

@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 
 use carlos_bucket::hook::{HookStore, Side};
 use carlos_bucket::layer::Op;
-use carlos_ltx::{Txid, TxidRange};
+use carlos_ltx::{HEADER_LEN, Txid, TxidRange};
 use carlos_protocol::Ulid;
 use carlos_protocol::ids::Account;
+use carlos_protocol::limits::PLAN_FILES;
 use carlos_protocol::records::{HostRecord, Move};
 use carlos_protocol::result::{Code, State};
 use carlos_protocol::time::Seconds;
@@ -203,6 +204,25 @@ async fn an_empty_replica_and_a_gone_history_have_their_codes() {
     world.data.delete(&world.replica_file(range(1, 1))).await.expect("it was there");
     let asked = world.ask("SELECT 1").await;
     assert_eq!(world.ending(asked.id).await, (State::Failed, Code::NothingReplicated));
+}
+
+/// Not `interrupted`, which tells a member to try again: the next try finds the same files.
+#[tokio::test(start_paused = true)]
+async fn a_replica_of_more_files_than_a_plan_holds_fails_its_check() {
+    let world = World::new().await;
+    for txid in 2..=PLAN_FILES as u64 + 1 {
+        let body = vec![0; HEADER_LEN].into();
+        world.data.put(&world.replica_file(range(txid, txid)), body).await.expect("room");
+    }
+    let agent = world.agent("box-1", Script::default()).await;
+    let key = carlos_protocol::seal::ReplyKey::generate(&mut world.ctx.entropy());
+    let request = world.request("SELECT 1", &key);
+    let id = request.id;
+    world.post(request.into()).await;
+    assert_eq!(world.ending(id).await, (State::Failed, Code::CheckFailed));
+    let result = world.result(id).await;
+    carlos_protocol::summary::Summary::open(&key, id, &result).expect("sealed");
+    assert_eq!(agent.workers.seen.statements().len(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -254,6 +254,7 @@ async fn a_request_that_is_not_there_yet_is_looked_for_again() {
     world.sleep(5).await;
     let envelope = world.root.sign(&request).expect("a root key").to_bytes();
     world.put(&Key::Request(id), envelope.into()).await;
-    world.ctx.sleep(Duration::from_secs(2)).await;
+    // The fifth look was 3.75 s after the first, and pauses double.
+    world.ctx.sleep(Duration::from_secs(4)).await;
     assert!(world.get(&Key::Picked(id)).await.is_some());
 }
