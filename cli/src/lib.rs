@@ -10,6 +10,7 @@ pub mod exit;
 pub mod failure;
 pub mod out;
 pub mod output;
+pub mod screen;
 #[cfg(target_os = "linux")]
 pub mod stack;
 #[cfg(not(target_os = "linux"))]

@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use zeroize::Zeroizing;
 
 use crate::failure::Failure;
+use crate::screen::Screen;
 
 /// Whether stdout is a terminal, which decides the default format of rows.
 #[must_use]
@@ -17,12 +18,12 @@ pub fn stdout_is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Writes a command's result to stdout.
+/// Writes a command's result to stdout: every byte as it is, except that nothing drives a terminal.
 ///
 /// A reader that went away (`| head`) has had what it wanted, so a broken pipe is not a failure.
 pub fn data(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
     let mut stdout = BufWriter::with_capacity(STDOUT_BUFFER, io::stdout().lock());
-    let written = write(&mut stdout).and_then(|()| stdout.flush());
+    let written = pass(stdout_is_terminal(), &mut stdout, write).and_then(|()| stdout.flush());
     // Whatever the buffer still holds could not be written; dropping it must not try again.
     let _ = stdout.into_parts();
     match written {
@@ -31,6 +32,19 @@ pub fn data(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), 
         }
         _ => Ok(()),
     }
+}
+
+fn pass(
+    to_terminal: bool,
+    out: &mut dyn Write,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    if !to_terminal {
+        return write(out);
+    }
+    let mut screen = Screen::before(out);
+    write(&mut screen)?;
+    screen.finish()
 }
 
 /// Writes one JSON object and a line break to stdout.
@@ -169,11 +183,43 @@ const SPINNER_TICK: Duration = Duration::from_millis(120);
 
 #[cfg(test)]
 mod tests {
+    use carlos_dbquery::Format;
+    use carlos_dbquery::rows::{MAX_STREAM_BYTES, Value, Writer};
+
     use super::*;
 
     #[test]
     fn control_characters_are_shown_and_not_obeyed() {
         assert_eq!(visible("a\x1b[2Jb\r\u{9b}c\nd"), "a\\u{1b}[2Jb\\u{d}\\u{9b}c\nd");
         assert_eq!(visible("naïve 日本"), "naïve 日本");
+    }
+
+    /// Rows with one text in every format, as stdout gets them.
+    fn printed(format: Format, text: &[u8], to_terminal: bool) -> Vec<u8> {
+        let mut stream = Vec::new();
+        let mut writer = Writer::begin(&mut stream, MAX_STREAM_BYTES, ["a\u{1b}b"]).unwrap();
+        writer.row(&[Value::Text(text)]).unwrap();
+        writer.finish().unwrap();
+        let mut out = Vec::new();
+        let print = |out: &mut dyn Write| {
+            carlos_dbquery::render(format, &stream, out).map(drop).map_err(io::Error::other)
+        };
+        pass(to_terminal, &mut out, print).unwrap();
+        out
+    }
+
+    #[test]
+    fn no_format_drives_a_terminal_and_a_pipe_gets_every_byte() {
+        let text = b"\x1b]0;owned\x07\x9b2J\xc2\x9b\xe2\x80\xae \r!";
+        for format in [Format::Table, Format::Tsv, Format::Csv, Format::Json, Format::Ndjson] {
+            let shown = String::from_utf8(printed(format, text, true)).unwrap();
+            let bare = shown.replace("\r\n", "\n");
+            assert!(!bare.chars().any(|c| is_driving(c) && c != '\n' && c != '\t'), "{shown:?}");
+        }
+        for format in [Format::Tsv, Format::Csv] {
+            let piped = printed(format, b"\x1b\x07\x9b\xc2\x9b\xe2\x80\xae", false);
+            let exact = b"\x1b\x07\x9b\xc2\x9b\xe2\x80\xae".as_slice();
+            assert!(piped.windows(exact.len()).any(|bytes| bytes == exact), "{piped:?}");
+        }
     }
 }
