@@ -6,7 +6,7 @@ use carlos_bucket::{Bucket, Context, Purpose};
 use carlos_protocol::{
     api,
     envelope::KeyFile,
-    ids::{Account, App, Host, Region},
+    ids::{Account, App, Host},
     keys::{self, Key},
 };
 use futures::{StreamExt, stream};
@@ -37,7 +37,6 @@ const MAX_INSTANCES: usize = 1_000;
 const RECORDS_AT_ONCE: usize = 16;
 
 pub(crate) struct Console {
-    pub(crate) region: Region,
     pub(crate) bucket: Bucket,
     pub(crate) timings: Timings,
     /// The key that signs requests; `None` when nothing is forwarded.
@@ -59,7 +58,6 @@ impl Console {
         let timings = config.timings.clone();
         let reads = Reads { bucket: bucket.clone(), timings: timings.clone(), tasks, shutdown };
         Self {
-            region: config.region.clone(),
             records: Records::new(bucket.clone()),
             bucket,
             timings,

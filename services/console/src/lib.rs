@@ -49,11 +49,12 @@ pub async fn run(
     if let Some(reason) = config.mute() {
         tracing::warn!(reason, "CARLOS_DB_FORWARD is 1, but no read is forwarded");
     }
+    tracing::info!(region = %config.region, forwarding = config.signer().is_some(), "serving");
     let tasks = TaskTracker::new();
     let context = bucket.context().clone();
     let server = Server {
         context,
-        app: service(&config, bucket, tasks.clone(), shutdown.clone()),
+        app: Service::new(&config, bucket, tasks.clone(), shutdown.clone()).router(),
         timings: config.timings,
         max_connections: config.max_connections,
         tasks,
@@ -62,13 +63,30 @@ pub async fn run(
     server.serve(listener).await;
 }
 
-/// Every route of one console, as [`run`] serves them on each connection: what a simulation asks
-/// without a socket. Reads run in `tasks` and end with `shutdown`.
-pub fn service(
-    config: &ConsoleConfig,
-    bucket: Bucket,
-    tasks: TaskTracker,
-    shutdown: CancellationToken,
-) -> Router {
-    routes::router(Arc::new(Console::new(config, bucket, tasks, shutdown)))
+/// One console without a socket: its routes, as [`run`] serves them on each connection.
+#[derive(Clone)]
+pub struct Service {
+    console: Arc<Console>,
+}
+
+impl Service {
+    /// A console whose reads run in `tasks` and end with `shutdown`.
+    pub fn new(
+        config: &ConsoleConfig,
+        bucket: Bucket,
+        tasks: TaskTracker,
+        shutdown: CancellationToken,
+    ) -> Self {
+        Self { console: Arc::new(Console::new(config, bucket, tasks, shutdown)) }
+    }
+
+    /// Every route.
+    pub fn router(&self) -> Router {
+        routes::router(Arc::clone(&self.console))
+    }
+
+    /// Reads that count as open now.
+    pub fn open_reads(&self) -> usize {
+        self.console.admission.open()
+    }
 }

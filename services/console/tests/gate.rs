@@ -251,5 +251,5 @@ async fn the_plain_pages_need_no_token() {
     let rig = rig().await;
     assert_eq!(rig.get_as("/healthz", None).await.body, "ok\n");
     let page = rig.get_as("/", None).await;
-    assert!(String::from_utf8_lossy(&page.body).contains("region ie, forwarding on, 0 reads open"));
+    assert_eq!(page.body, "carlos console\n");
 }

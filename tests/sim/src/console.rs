@@ -2,12 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, Response};
 use carlos_bucket::{Bucket, Context};
-use carlos_console::{ConsoleConfig, service};
-use http_body_util::BodyExt as _;
+use carlos_console::{ConsoleConfig, Service};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
@@ -36,7 +34,7 @@ struct State {
 /// One run of the console.
 struct Process {
     ctx: Context,
-    app: Router,
+    service: Service,
     power: Power,
     shutdown: CancellationToken,
     tasks: TaskTracker,
@@ -78,10 +76,10 @@ impl Desk {
         let (config, power) = ((self.change)(config), Power::on());
         let bucket = Bucket::new(self.line.plug(&ctx, &power), ctx.clone());
         let (tasks, shutdown) = (TaskTracker::new(), CancellationToken::new());
-        let app = service(&config, bucket, tasks.clone(), shutdown.clone());
+        let service = Service::new(&config, bucket, tasks.clone(), shutdown.clone());
         self.world.log.machine(CONSOLE, format!("boot {}", state.boots));
         let down = CancellationToken::new();
-        state.process = Some(Process { ctx, app, power, shutdown, tasks, down });
+        state.process = Some(Process { ctx, service, power, shutdown, tasks, down });
     }
 
     /// Ends the console as `kill -9` does.
@@ -113,13 +111,10 @@ impl Desk {
         self.world.log.machine(CONSOLE, format!("clock off by {skew_ms} ms"));
     }
 
-    /// Reads that the console counts as open, from its own status page.
-    pub async fn open_reads(&self) -> usize {
-        let page = self.send(Request::get("/").body(Body::empty()).unwrap()).await;
-        let page = page.expect("the console runs").0.into_body().collect().await.unwrap();
-        let page = String::from_utf8(page.to_bytes().into()).unwrap();
-        let before = page.split_once(" reads open").expect("the page says it").0;
-        before.rsplit(' ').next().unwrap().parse().unwrap()
+    /// Reads that the console counts as open.
+    pub fn open_reads(&self) -> usize {
+        let state = self.state.lock().unwrap();
+        state.process.as_ref().expect("the console runs").service.open_reads()
     }
 
     /// Sends one request. The token ends the connection.
@@ -129,7 +124,7 @@ impl Desk {
     ) -> Result<(Response<Body>, CancellationToken), Refused> {
         let process = {
             let state = self.state.lock().unwrap();
-            state.process.as_ref().map(|process| (process.app.clone(), process.down.clone()))
+            state.process.as_ref().map(|process| (process.service.router(), process.down.clone()))
         };
         let (app, down) = process.ok_or(Refused)?;
         let answer = tokio::select! {

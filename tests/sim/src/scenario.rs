@@ -255,7 +255,7 @@ impl Stage {
             broken.push("scratch is left behind".to_owned());
         }
         self.desk.boot();
-        if self.desk.open_reads().await > 0 {
+        if self.desk.open_reads() > 0 {
             broken.push("the console still counts a read".to_owned());
         }
         let reads = [(self.statement.number, (self.statement.clone(), seen))].into();
