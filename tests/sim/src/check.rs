@@ -95,7 +95,10 @@ impl History {
             Op::Delete => true,
             op => op != Op::Create && it.key.starts_with(keys::DB_READS),
         });
-        bad.map(|it| format!("J2: {:?} {} by {}", it.op, it.key, it.who)).collect()
+        let bad = bad.map(|it| format!("J2: {:?} {} by {}", it.op, it.key, it.who));
+        let gone = self.landings.iter().filter(|it| it.key.starts_with(keys::DB_READS));
+        let gone = gone.filter(|it| !self.objects.contains_key(&it.key));
+        bad.chain(gone.map(|it| format!("J4: {} is gone", it.key))).collect()
     }
 
     /// J3: what a box writes about a read, its owner writes.

@@ -36,6 +36,9 @@ const WINDOW_OVER: Duration = Duration::from_secs(185);
 const AFTERGLOW: usize = 4;
 const AFTERGLOW_NUMBER: usize = 1_000;
 
+/// How likely a request goes wrong, one of these for each line of a run.
+const BADNESS: [f64; 5] = [0.0, 0.0, 0.03, 0.08, 0.25];
+
 /// What one seed came to.
 pub struct Report {
     pub seed: u64,
@@ -263,12 +266,12 @@ impl Fate {
     fn draw(dice: &Context) -> Self {
         let back = dice.chance(0.8).then(|| dice.jitter(Duration::from_secs(40)));
         match dice.below(6) {
-            0 | 1 => {
+            0 => {
                 let (point, nth) = (1 + dice.below(POINTS) as u8, 1 + dice.below(2));
                 Self::DiesAt(Stop { point, nth }, back)
             }
-            2 => Self::Killed(dice.jitter(SPAN), back),
-            3 => Self::Drained(dice.jitter(SPAN), back),
+            1 => Self::Killed(dice.jitter(SPAN), back),
+            2 => Self::Drained(dice.jitter(SPAN), back),
             _ => Self::Steady,
         }
     }
@@ -323,7 +326,7 @@ fn manner(dice: &Context) -> Manner {
 
 fn habits(dice: &Context) -> Habits {
     let seconds = |choices: [u64; 3]| Duration::from_millis(choices[dice.below(3)]);
-    let sometimes = |p: f64| if dice.chance(0.3) { p } else { 0.0 };
+    let sometimes = |p: f64| if dice.chance(0.2) { p } else { 0.0 };
     Habits {
         pause: seconds([40, 1_500, 8_000]),
         pace: seconds([20, 900, 2_500]),
@@ -350,7 +353,7 @@ impl Weather {
             line.faults.add(switched(op, Fault::Refused(503), &weather.throttled));
             line.faults.add(switched(op, Fault::Swallowed, &weather.silent));
         }
-        let badness = [0.0, 0.04, 0.12, 0.35][dice.below(4)];
+        let badness = BADNESS[dice.below(BADNESS.len())];
         for op in ops {
             let faults = faults(op, dice);
             let odds = badness / faults.len() as f64;

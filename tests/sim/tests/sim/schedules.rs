@@ -27,8 +27,22 @@ fn schedules_keep_the_invariants() {
         }
     }
     println!("{count} schedules: {tally:?}");
+    if count >= SCHEDULES {
+        assert_much_was_seen(count, &tally);
+    }
     let failed: Vec<_> = reports.iter().filter(|it| !it.broken.is_empty()).map(shown).collect();
     assert!(failed.is_empty(), "{} of {count} schedules:\n{}", failed.len(), failed.join("\n"));
+}
+
+/// Schedules in which hardly anything happens, or hardly anything succeeds, show little.
+fn assert_much_was_seen(count: u64, tally: &BTreeMap<String, usize>) {
+    let seen = |name: &str| tally.get(name).copied().unwrap_or_default() as u64;
+    assert!(seen("rows") > count, "{} answered reads in {count} schedules", seen("rows"));
+    let ends = ["DBF-2", "DBF-3", "DBF-12", "DBF-15", "DBF-16", "DBL-2", "DBL-8", "left"];
+    let faults = ["AnswerLost", "Conflict", "DoneBut", "DoneInSilence", "LandsLate", "Swallowed"];
+    for name in ends.into_iter().chain(faults) {
+        assert!(seen(name) > 0, "{name} was never seen in {count} schedules");
+    }
 }
 
 fn number(name: &str) -> Option<u64> {
