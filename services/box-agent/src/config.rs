@@ -1,4 +1,4 @@
-//! What the agent is told about its box. The environment's names are the seed's (§5.7, §7.1).
+//! What the agent is told about its box. The environment's names are db-forward's (§5.7, §7.1).
 
 use std::time::Duration;
 
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_s_numbers_are_the_defaults() {
+    fn the_specified_numbers_are_the_defaults() {
         let config = from(&[]).expect("box and region are enough");
         assert_eq!(config.floors, DiskFloors::PRODUCTION);
         assert_eq!(config.max_restored, 2 << 30);

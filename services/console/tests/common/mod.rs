@@ -44,7 +44,7 @@ pub(crate) const DOOR: &str = "/api/cli/apps/acme/shop/db/shop.example.com";
 pub(crate) const READS: &str = "/api/cli/apps/acme/shop/db/shop.example.com/reads";
 pub(crate) const SQL: &str = "SELECT count(*) FROM orders";
 
-/// Everything a person waits for, in tenths of the seed's seconds.
+/// Everything a person waits for, in tenths of the specification's seconds.
 pub(crate) fn quick() -> Timings {
     Timings {
         picked_poll: Duration::from_millis(20),

@@ -131,7 +131,7 @@ async fn t6_every_format_prints_the_sources_own_bytes() {
     }
 }
 
-/// The seed's and production's own waits, nothing shortened.
+/// Production's own waits, nothing shortened.
 #[tokio::test]
 async fn t6_with_productions_own_timings() {
     let world = World::new().await;
