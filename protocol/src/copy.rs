@@ -1,8 +1,8 @@
 //! Every sentence a person reads, in one table: id, the codes it answers, the CLI's exit code, text
 //! (db-forward §10). Console, CLI and docs take their words from here and from nowhere else.
 //!
-//! `DBF-n` rows are the specification's, verbatim. `DBL-n` rows are ours, in the same voice: lower case at
-//! the start and after a full stop, no em dashes.
+//! `DBF-n` rows are db-forward §10's, verbatim. `DBL-n` rows are ours, in the same voice: lower
+//! case at the start and after a full stop, no em dashes.
 
 use std::fmt::{self, Display, Write as _};
 

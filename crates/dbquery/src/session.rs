@@ -100,7 +100,7 @@ impl Session {
     }
 }
 
-/// Whether SQLite's `localtime` is UTC in this process, as byte-identical answers (db-forward T6) need.
+/// Whether SQLite's `localtime` is UTC in this process, as byte-identical answers need (T6).
 ///
 /// Whoever starts a worker or runs a query in its own process sets `TZ=UTC` in its environment;
 /// [`crate::run`] refuses to run otherwise. The instants asked about lie in both halves of a year
