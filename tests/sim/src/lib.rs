@@ -4,8 +4,8 @@
 //!
 //! Everything that happens goes into one [`Log`]; the same seed gives the same log. [`check`] holds
 //! a finished log against the invariants of db-forward §5.3. What runs here is production's code,
-//! except where a process ends at its operating system: sockets are tower calls and pipes in memory,
-//! a kill is a process that no longer reaches its store, and the worker has no walls.
+//! except where a process ends at its operating system: sockets are tower calls and pipes in
+//! memory, a kill is a process that no longer reaches its store, and the worker has no walls.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "all of this is test code")]
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros, reason = "tests own the clock")]
 

@@ -89,7 +89,8 @@ impl World {
                 biased;
                 () = leaving(self, ask.manner.leaves_after) => Seen::Left,
                 seen = self.ctx.timeout(CLIENT_TIME, reading.run()) => {
-                    seen.unwrap_or_else(|_| Seen::Wrong("a read beyond the client's own time".into()))
+                    let late = || Seen::Wrong("a read beyond the client's own time".into());
+                    seen.unwrap_or_else(|_| late())
                 }
             }
         };
