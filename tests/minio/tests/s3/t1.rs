@@ -146,13 +146,15 @@ impl World {
         let file = self.file(&format!("{name}.token"));
         std::fs::write(&file, token).unwrap();
         let url = format!("http://127.0.0.1:{}", self.port);
-        let begun = Context::system().monotonic();
+        // One context: each has a time line of its own.
+        let context = Context::system();
+        let begun = context.monotonic();
         loop {
             let ran = run(&["login", &url, "--token-file", &file], &self.person(name));
             if ran.code == Some(0) {
                 return;
             }
-            let waited = Context::system().monotonic() - begun;
+            let waited = context.monotonic() - begun;
             assert!(waited < PATIENCE, "{ran:?}");
             std::thread::sleep(LOOK_AGAIN);
         }
