@@ -35,7 +35,7 @@ async fn code(bucket: &Bucket) -> Option<&'static str> {
 #[tokio::test(start_paused = true)]
 async fn each_lie_is_refused_with_the_code_of_agents_and_doctor() {
     for (lie, expected) in [
-        (Lie::IgnoresHeader, "bucket-many-winners"),
+        (Lie::IgnoresHeader, "bucket-ignores-condition"),
         (Lie::ChecksThenActs(Duration::from_millis(5)), "bucket-many-winners"),
         (Lie::RefusesFreeNames, "bucket-refuses-free-names"),
         (Lie::SometimesReplaces(0.5), "bucket-many-winners"),

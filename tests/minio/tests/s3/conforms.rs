@@ -52,7 +52,7 @@ pub(crate) async fn versioned(server: &'static Server) {
         assert!(matches!(probed, Probed::Keeps(_)), "{probed:?}");
         return;
     }
-    let code = "bucket-many-winners";
+    let code = "bucket-ignores-condition";
     assert_eq!(probed.code(), code, "{probed:?}");
     let (exit, said) = doctor(server, &bucket);
     assert!(exit != Some(0) && said.contains(code), "{exit:?}: {said}");
