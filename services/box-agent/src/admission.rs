@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use carlos_protocol::limits::{DISK_FLOOR_BYTES, READS_PER_BOX};
+use carlos_protocol::limits::DISK_FLOOR_BYTES;
 use thiserror::Error;
 
 use crate::disk::DiskSpace;
@@ -46,6 +46,7 @@ pub(crate) enum NotAdmitted {
 
 /// The table of slots, workers and reservations. One per agent.
 pub(crate) struct Admission {
+    slots: usize,
     floors: DiskFloors,
     disk: Arc<dyn DiskSpace>,
     table: Mutex<Table>,
@@ -61,8 +62,8 @@ struct Table {
 }
 
 impl Admission {
-    pub(crate) fn new(floors: DiskFloors, disk: Arc<dyn DiskSpace>) -> Arc<Self> {
-        Arc::new(Self { floors, disk, table: Mutex::default() })
+    pub(crate) fn new(slots: usize, floors: DiskFloors, disk: Arc<dyn DiskSpace>) -> Arc<Self> {
+        Arc::new(Self { slots, floors, disk, table: Mutex::default() })
     }
 
     /// Takes a read slot and the floor reservation. `running` is the worker host's own count.
@@ -71,7 +72,7 @@ impl Admission {
         running: Option<usize>,
     ) -> Result<(ReadSlot, Reservation), NotAdmitted> {
         let mut table = self.table();
-        if table.reads >= READS_PER_BOX {
+        if table.reads >= self.slots {
             return Err(NotAdmitted::Busy);
         }
         table.refuse_orphans(running)?;
@@ -121,7 +122,7 @@ impl Admission {
 
     /// Whether a read slot is free. A hint that saves requests: `admit_read` decides.
     pub(crate) fn has_free_slot(&self) -> bool {
-        self.table().reads < READS_PER_BOX
+        self.table().reads < self.slots
     }
 
     fn reserve(&self, table: &mut Table) -> Result<u64, NotAdmitted> {
@@ -218,6 +219,8 @@ mod tests {
     use std::io;
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    use carlos_protocol::limits::READS_PER_BOX;
+
     use super::*;
     use crate::disk::Space;
 
@@ -243,7 +246,7 @@ mod tests {
     const FLOORS: DiskFloors = DiskFloors { reserve: 10, keep_bytes: 20, keep_percent: 10 };
 
     fn table(free: u64, total: u64) -> Arc<Admission> {
-        Admission::new(FLOORS, Arc::new(FixedDisk { free: free.into(), total }))
+        Admission::new(READS_PER_BOX, FLOORS, Arc::new(FixedDisk { free: free.into(), total }))
     }
 
     #[test]
@@ -304,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_cannot_be_measured_has_no_room() {
-        let admission = Admission::new(FLOORS, Arc::new(BrokenDisk));
+        let admission = Admission::new(READS_PER_BOX, FLOORS, Arc::new(BrokenDisk));
         assert_eq!(admission.admit_read(Some(0)).err(), Some(NotAdmitted::NoRoom));
         assert_eq!(admission.table().reads, 0);
     }

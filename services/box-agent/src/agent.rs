@@ -43,7 +43,7 @@ impl Agent {
     fn new(config: AgentConfig, ports: Ports, draining: CancellationToken) -> Self {
         let boot = ports.bucket.context().ulid().to_string().to_ascii_lowercase();
         Self {
-            admission: Admission::new(config.floors, Arc::clone(&ports.disk)),
+            admission: Admission::new(config.slots, config.floors, Arc::clone(&ports.disk)),
             boot: BootId::parse(&boot).expect("a lower-case ULID is a label"),
             config,
             ports,

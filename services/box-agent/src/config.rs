@@ -6,7 +6,7 @@ use carlos_bucket::Pace;
 use carlos_protocol::envelope::RootKeys;
 use carlos_protocol::frames::Sandbox;
 use carlos_protocol::ids::{BoxName, Region};
-use carlos_protocol::limits::RESTORED_BYTES;
+use carlos_protocol::limits::{READS_PER_BOX, RESTORED_BYTES};
 use thiserror::Error;
 
 use crate::admission::DiskFloors;
@@ -66,6 +66,9 @@ pub struct AgentConfig {
     pub host_claim: bool,
     /// The largest restored database this box reads, in bytes (`CARLOS_DB_READ_MAX_BYTES`).
     pub max_restored: u64,
+    /// Reads at once. The environment cannot change it: the unit's limits are for two and a probe
+    /// (db-forward §5.7, §8.3). Tests whose workers are no processes take more.
+    pub slots: usize,
     pub floors: DiskFloors,
     /// The least a worker must report in force; one that reports less is refused.
     pub sandbox: Sandbox,
@@ -84,6 +87,7 @@ impl AgentConfig {
             reads: true,
             host_claim: false,
             max_restored: RESTORED_BYTES,
+            slots: READS_PER_BOX,
             floors: DiskFloors::PRODUCTION,
             sandbox: both_walls(),
             draining: Draining::default(),
