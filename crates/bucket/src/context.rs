@@ -2,8 +2,10 @@
 //! four (architecture: time, randomness, failure).
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use rand::{Rng, RngExt, SeedableRng};
@@ -48,6 +50,7 @@ struct TimeLine {
 struct Node {
     skew_ms: AtomicI64,
     dice: Mutex<Dice>,
+    frozen: Mutex<Option<Vec<Waker>>>,
 }
 
 enum Dice {
@@ -92,6 +95,18 @@ impl Context {
         self.node.skew_ms.store(skew_ms, Ordering::Relaxed);
     }
 
+    /// Stops the process of a simulation as `SIGSTOP` does, or a host that is paused: its tasks
+    /// stand still where they are. Clocks go on, and what it sent is on its way.
+    pub fn freeze(&self) {
+        self.node.frozen().get_or_insert_default();
+    }
+
+    /// Lets a frozen process go on.
+    pub fn thaw(&self) {
+        let waiting = self.node.frozen().take();
+        waiting.into_iter().flatten().for_each(Waker::wake);
+    }
+
     /// Unix time in milliseconds, skew included.
     pub fn now_unix_ms(&self) -> u64 {
         let truth = match self.line.start_unix_ms {
@@ -131,7 +146,12 @@ impl Context {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        tokio::spawn(future)
+        match self.is_simulated() {
+            true => {
+                tokio::spawn(Freezable { node: Arc::clone(&self.node), task: Box::pin(future) })
+            }
+            false => tokio::spawn(future),
+        }
     }
 
     /// Runs `work` where it may block. A simulation runs it in place instead, because the end of a
@@ -142,7 +162,7 @@ impl Context {
         T: Send + 'static,
     {
         match self.is_simulated() {
-            true => tokio::spawn(async move { work() }),
+            true => self.spawn(async move { work() }),
             false => tokio::task::spawn_blocking(work),
         }
     }
@@ -216,7 +236,30 @@ impl carlos_protocol::Entropy for ContextEntropy {
 
 impl Node {
     fn new(dice: Dice) -> Arc<Self> {
-        Arc::new(Self { skew_ms: AtomicI64::new(0), dice: Mutex::new(dice) })
+        let (skew_ms, dice) = (AtomicI64::new(0), Mutex::new(dice));
+        Arc::new(Self { skew_ms, dice, frozen: Mutex::default() })
+    }
+
+    fn frozen(&self) -> MutexGuard<'_, Option<Vec<Waker>>> {
+        self.frozen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A task of a process that can be frozen.
+struct Freezable<F> {
+    node: Arc<Node>,
+    task: Pin<Box<F>>,
+}
+
+impl<F: Future> Future for Freezable<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<F::Output> {
+        if let Some(waiting) = self.node.frozen().as_mut() {
+            waiting.push(cx.waker().clone());
+            return Poll::Pending;
+        }
+        self.task.as_mut().poll(cx)
     }
 }
 
@@ -293,6 +336,28 @@ mod tests {
         assert_eq!(fast.now_unix_ms(), now + 3_600_000);
         assert_eq!(slow.now_unix_ms(), now - 3_600_000);
         assert_eq!(fast.monotonic(), slow.monotonic());
+    }
+
+    /// A frozen process keeps its place, and time passes it by.
+    #[tokio::test(start_paused = true)]
+    async fn a_frozen_process_goes_on_where_it_stood() {
+        let ctx = Context::simulated(1, START_MS);
+        let process = ctx.node("stalled");
+        let clock = process.clone();
+        let task = process.spawn(async move {
+            for _ in 0..3 {
+                clock.sleep(Duration::from_secs(1)).await;
+            }
+            clock.monotonic()
+        });
+        ctx.sleep(Duration::from_millis(1_500)).await;
+        process.freeze();
+        ctx.sleep(Duration::from_secs(3_600)).await;
+        assert!(!task.is_finished());
+        process.thaw();
+        // The second wait ended long ago; the third begins only now.
+        let ended = task.await.expect("the task ends");
+        assert_eq!(ended, Duration::from_millis(3_602_500));
     }
 
     #[tokio::test(start_paused = true)]

@@ -18,6 +18,10 @@ use crate::Context;
 use crate::layer::{Inner, KeyFilter, Layer, Layered, Op, list_inner};
 use crate::verdict::HttpStatus;
 
+pub use self::s3::{S3Conduct, S3Model};
+
+mod s3;
+
 /// What goes wrong with one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -27,10 +31,15 @@ pub enum Fault {
     Conflict,
     /// Request side: the connection fails before anything is sent.
     NotSent,
+    /// Request side: the connection closes while the request is sent, and nothing is done.
+    Reset,
     /// Request side: the request vanishes and no answer ever comes.
     Swallowed,
     /// Request side: no answer ever comes, and the put lands this much later.
     LandsLate(Duration),
+    /// Request side: the connection closes, and the put lands this much later: whoever looks at
+    /// once finds nothing, and whoever looks again finds it.
+    ResetLandsLate(Duration),
     /// Request side: it arrives this much later; what follows is ordinary.
     Delayed(Duration),
     /// Response side: the work is done and the status is answered.
@@ -154,6 +163,7 @@ impl FaultStore {
             Some(Fault::Conflict) => Err(answered(409, key)),
             Some(Fault::Hidden) => Err(answered(404, key)),
             Some(Fault::NotSent) => Err(broken("connection refused")),
+            Some(Fault::Reset | Fault::ResetLandsLate(_)) => Err(broken("connection reset")),
             Some(Fault::Swallowed | Fault::LandsLate(_)) => pending().await,
             Some(Fault::Delayed(delay)) => {
                 self.ctx.sleep(delay).await;
@@ -221,7 +231,7 @@ impl Layer for FaultStore {
         options: PutOptions,
     ) -> Result<PutResult> {
         let fault = self.strike(Op::of(&options), key.as_ref());
-        if let Some(Fault::LandsLate(delay)) = fault {
+        if let Some(Fault::LandsLate(delay) | Fault::ResetLandsLate(delay)) = fault {
             self.land_later(delay, inner, key, (body.clone(), options.clone()));
         }
         self.before(fault, key).await?;
@@ -276,8 +286,8 @@ fn answered(status: u16, key: &Path) -> Error {
         401 => Error::Unauthenticated { path, source },
         403 => Error::PermissionDenied { path, source },
         404 => Error::NotFound { path, source },
-        409 => Error::AlreadyExists { path, source },
-        412 => Error::Precondition { path, source },
+        // The library makes one error of both where it asked for the name to be free.
+        409 | 412 => Error::AlreadyExists { path, source },
         _ => Error::Generic { store: "fault", source },
     }
 }
