@@ -50,9 +50,7 @@ async fn serve_console(
 /// Serves one box's region until `stop`.
 #[cfg(target_os = "linux")]
 pub(super) async fn agent(context: Context, stop: impl Future<Output = ()>) -> Result<(), Failure> {
-    use std::sync::Arc;
-
-    use carlos_box_agent::{ChildWorkerHost, Environment, WorkerCommand};
+    use carlos_box_agent::{Environment, WorkerCommand};
 
     log_to_stderr("info");
     let environment = Environment::read(var).map_err(misconfigured)?;
@@ -60,9 +58,7 @@ pub(super) async fn agent(context: Context, stop: impl Future<Output = ()>) -> R
         Failure::unexpected("could not find this program to start workers from.").because(error)
     })?;
     let command = WorkerCommand { program, args: DB_WORKER.map(OsString::from).to_vec() };
-    let command = command.max_restored(environment.config.max_restored);
-    let scratch = environment.scratch.clone();
-    let workers = Arc::new(ChildWorkerHost::new(context.clone(), command, scratch));
+    let workers = environment.workers(&context, command);
     let ports = environment.open(&context, workers).map_err(misconfigured)?;
     let config = environment.config;
     until(stop, |shutdown| carlos_box_agent::run(config, ports, shutdown))

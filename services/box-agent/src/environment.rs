@@ -16,6 +16,7 @@
 //! | `CARLOS_DB_READ_DISK_FLOOR_PERCENT` | kept free of the disk | 10 |
 //! | `CARLOS_DB_READ_SANDBOX` | walls a worker must report: `full` or `inner` | `full` |
 //! | `CARLOS_DB_READ_SCRATCH` | where workers make their scratch | `/var/tmp` |
+//! | `CARLOS_DB_READ_SOCKET` | socket that starts a worker for each connection | workers are children |
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,11 +31,19 @@ use crate::disk::FolderDisk;
 use crate::ports::Ports;
 use crate::replicas::{Replicas, StoreReplicas};
 use crate::worker::WorkerHost;
+#[cfg(target_os = "linux")]
+use crate::worker::{
+    census::Census,
+    child::{ChildWorkerHost, WorkerCommand},
+    socket::SocketWorkerHost,
+};
 
 const BUCKET: &str = "CARLOS_BUCKET";
 const DATA_BUCKET: &str = "CARLOS_HIBERNATE_BUCKET";
 const DATA_PREFIX: &str = "CARLOS_HIBERNATE_PREFIX";
 const SCRATCH: &str = "CARLOS_DB_READ_SCRATCH";
+#[cfg(target_os = "linux")]
+const SOCKET: &str = "CARLOS_DB_READ_SOCKET";
 
 /// On disk on Debian 13, where `/tmp` is memory (db-forward §8.3).
 const DEFAULT_SCRATCH: &str = "/var/tmp";
@@ -45,6 +54,9 @@ pub struct Environment {
     pub config: AgentConfig,
     /// Where workers make their scratch directories.
     pub scratch: PathBuf,
+    /// The socket that starts a worker for each connection; without one, workers are children.
+    #[cfg(target_os = "linux")]
+    pub socket: Option<PathBuf>,
     bucket: String,
     data: Option<DataBucket>,
 }
@@ -76,9 +88,22 @@ impl Environment {
         Ok(Self {
             config,
             scratch: env.get(SCRATCH).unwrap_or_else(|| DEFAULT_SCRATCH.to_owned()).into(),
+            #[cfg(target_os = "linux")]
+            socket: env.get(SOCKET).map(PathBuf::from),
             bucket: env.need(BUCKET)?,
             data: env.get(DATA_BUCKET).map(|url| DataBucket { url, prefix }),
         })
+    }
+
+    /// What starts this box's workers: the configured socket, or else this process, whose children
+    /// they are, as `child` says.
+    #[cfg(target_os = "linux")]
+    pub fn workers(&self, ctx: &Context, child: WorkerCommand) -> Arc<dyn WorkerHost> {
+        let Some(socket) = self.socket.clone() else {
+            let child = child.max_restored(self.config.max_restored);
+            return Arc::new(ChildWorkerHost::new(ctx.clone(), child, self.scratch.clone()));
+        };
+        Arc::new(SocketWorkerHost::new(ctx.clone(), socket, Census::units()))
     }
 
     /// Opens the stores and puts the ports together; `workers` starts this box's workers.

@@ -31,5 +31,9 @@ pub use environment::{Environment, OpenFailure};
 pub use ports::Ports;
 pub use replicas::{Replicas, StoreReplicas};
 #[cfg(target_os = "linux")]
+pub use worker::census::Census;
+#[cfg(target_os = "linux")]
 pub use worker::child::{ChildWorkerHost, WorkerCommand};
+#[cfg(target_os = "linux")]
+pub use worker::socket::SocketWorkerHost;
 pub use worker::{CountUnknown, StartError, WorkerHost, WorkerLife, WorkerLink};

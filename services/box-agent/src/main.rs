@@ -28,9 +28,8 @@ fn main() -> ExitCode {
 mod linux {
     use std::error::Error;
     use std::path::PathBuf;
-    use std::sync::Arc;
 
-    use carlos_box_agent::{ChildWorkerHost, Environment, WorkerCommand};
+    use carlos_box_agent::{Environment, WorkerCommand};
     use carlos_bucket::Context;
     use tokio::signal::unix::{SignalKind, signal};
     use tokio_util::sync::CancellationToken;
@@ -49,9 +48,7 @@ mod linux {
         let shutdown = CancellationToken::new();
         drop(ctx.spawn(cancel_on_signal(shutdown.clone())));
         let command = WorkerCommand { program: worker()?, args: Vec::new() };
-        let command = command.max_restored(environment.config.max_restored);
-        let scratch = environment.scratch.clone();
-        let workers = Arc::new(ChildWorkerHost::new(ctx.clone(), command, scratch));
+        let workers = environment.workers(&ctx, command);
         let ports = environment.open(&ctx, workers)?;
         Ok(carlos_box_agent::run(environment.config, ports, shutdown).await?)
     }

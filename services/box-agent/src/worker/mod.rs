@@ -1,8 +1,12 @@
 //! The port to whatever starts workers, and the conversation with one of them.
 
 #[cfg(target_os = "linux")]
+pub(crate) mod census;
+#[cfg(target_os = "linux")]
 pub(crate) mod child;
 pub(crate) mod hold;
+#[cfg(target_os = "linux")]
+pub(crate) mod socket;
 pub(crate) mod talk;
 
 use async_trait::async_trait;

@@ -9,5 +9,7 @@ mod child;
 mod election;
 mod life;
 mod reads;
+#[cfg(target_os = "linux")]
+mod socket;
 mod support;
 mod workers;
