@@ -8,7 +8,7 @@ use carlos_dbquery::Format as RowFormat;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use crate::admin::Admin;
-use crate::commands::ParamArgs;
+use crate::commands::{Doctor, ParamArgs};
 use crate::stack::demo::Demo;
 use crate::stack::dev::Dev;
 use crate::when::parse_duration;
@@ -44,6 +44,7 @@ pub enum Command {
     Demo(Demo),
     Dev(Dev),
     Admin(Admin),
+    Doctor(Doctor),
     /// Run the console that people's commands talk to. Its settings are environment variables.
     #[command(after_help = CONSOLE_SETTINGS)]
     Console,
@@ -59,6 +60,8 @@ pub enum Command {
 
 #[derive(Debug, Subcommand)]
 pub enum System {
+    #[cfg(target_os = "linux")]
+    InstallUnits(crate::system::InstallUnits),
     /// Decode and query one copy, in a sandbox. systemd or an agent starts it; you never do.
     DbWorker {
         /// The worker's own options.

@@ -16,6 +16,8 @@ pub mod stack;
 #[cfg(not(target_os = "linux"))]
 #[path = "stack_elsewhere.rs"]
 pub mod stack;
+#[cfg(target_os = "linux")]
+pub mod system;
 pub mod when;
 
 use std::process::ExitCode;

@@ -2,6 +2,7 @@
 
 mod account;
 mod choose;
+pub(crate) mod doctor;
 mod listing;
 mod params;
 pub(crate) mod query;
@@ -10,6 +11,7 @@ mod replica;
 pub(crate) mod services;
 mod sql;
 
+pub use self::doctor::Doctor;
 pub use self::params::ParamArgs;
 
 use std::process::ExitCode;
@@ -30,6 +32,10 @@ use crate::stack::{demo, dev};
 pub fn run(command: Command) -> ExitCode {
     let ended = match command {
         Command::System { command: System::DbWorker { args } } => return services::db_worker(args),
+        #[cfg(target_os = "linux")]
+        Command::System { command: System::InstallUnits(args) } => {
+            crate::system::install_units(&args)
+        }
         command => run_in_runtime(command),
     };
     let Err(failure) = ended else { return ExitCode::from(Exit::Done.code()) };
@@ -79,6 +85,7 @@ async fn for_people(command: Command, context: Context) -> Result<(), Failure> {
         Command::Replica { command: Replica::Ls(args) } => replica::ls(args).await,
         Command::Replica { command: Replica::Verify(args) } => replica::verify(args).await,
         Command::Admin(admin) => crate::admin::run(admin, context).await,
+        Command::Doctor(args) => doctor::doctor(args, context).await,
         Command::Demo(demo) => demo::run(demo, context).await,
         Command::Agent | Command::Console | Command::Dev(_) | Command::System { .. } => {
             unreachable!("services are dispatched before")
