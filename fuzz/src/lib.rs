@@ -55,6 +55,7 @@ targets! {
     protocol::results from bodies;
     protocol::sealed from sealed;
     protocol::sentences from names;
+    protocol::statements from statements;
     protocol::summaries from bodies;
     protocol::times from names;
     protocol::tokens from names;
@@ -66,7 +67,6 @@ targets! {
     replica::replicas from replicas;
     replica::restores from ltx_files;
     rows::row_streams from row_streams;
-    rows::statements from statements;
 }
 
 /// The target of a name.

@@ -16,9 +16,10 @@ use carlos_protocol::picked::Picked;
 use carlos_protocol::records::{
     self, AccountRecord, Activity, ChainEntry, Edges, HostRecord, Status,
 };
-use carlos_protocol::request::{ReadRequest, sendable_sql};
+use carlos_protocol::request::ReadRequest;
 use carlos_protocol::result::ReadResult;
 use carlos_protocol::seal::{self, Place, ReplyKey, ReplyPublic};
+use carlos_protocol::statement;
 use carlos_protocol::summary::Summary;
 use carlos_protocol::time::{self, At, Day, Hour, Millis, Seconds};
 use carlos_protocol::tokens::Token;
@@ -218,7 +219,7 @@ pub fn requests(data: &[u8]) {
     let entry = request.queue_entry();
     let now = request.issued_at.unix();
     let _ = request.check(&entry.id, &entry.region, now, &entry);
-    let _ = sendable_sql(request.sql.as_bytes());
+    statements(request.sql.as_bytes());
     keys(Key::Queue(entry).to_path().as_bytes());
 }
 
@@ -249,6 +250,14 @@ pub fn sentences(data: &[u8]) {
 fn printable(message: Option<copy::Message>) {
     let text = message.map_or_else(String::new, |message| message.to_string());
     assert!(!text.chars().any(copy::is_driving));
+}
+
+/// The text half of the guard: it refuses with a printable sentence, or passes the text on.
+pub fn statements(data: &[u8]) {
+    match statement::check_bytes(data) {
+        Ok(sql) => assert_eq!(sql.as_bytes(), data),
+        Err(refusal) => printable(Some(copy::of_statement(&refusal))),
+    }
 }
 
 /// Opened summaries.

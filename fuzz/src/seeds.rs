@@ -146,6 +146,8 @@ pub fn statements() -> Vec<Vec<u8>> {
         "SELECT 1; SELECT 2",
         ".tables",
         "EXPLAIN QUERY PLAN VALUES (x'00')",
+        "PRAGMA main.[journal_mode] = off",
+        "SELECT $ns::name(;), :b, ?3",
     ];
     statements.map(|statement| statement.as_bytes().to_vec()).to_vec()
 }

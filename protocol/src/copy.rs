@@ -6,7 +6,9 @@
 
 use std::fmt::{self, Display, Write as _};
 
+use crate::limits::SQL_BYTES;
 use crate::result::{Code, ReadResult, State};
+use crate::statement;
 use crate::summary::Summary;
 
 /// The CLI's exit codes, as `docs/cli.md` lists them.
@@ -39,6 +41,12 @@ pub enum Exit {
     Changed = 18,
     /// Too many reads or requests.
     Busy = 19,
+    /// The doctor found a fault.
+    Unsound = 20,
+    /// The doctor found no fault and could not look at everything.
+    Unclear = 21,
+    /// This build has no such command.
+    NotBuilt = 22,
     /// Ctrl-C.
     Stopped = 130,
 }
@@ -137,6 +145,15 @@ pub fn of_result(
         },
         Code::Unknown(_) => unknown_code(&result.code),
     })
+}
+
+/// The sentence for a statement refused by its text. What JSON would rewrite has one of its own,
+/// which names the region ([`not_sendable`]).
+pub fn of_statement(refusal: &statement::Refusal) -> Message {
+    match refusal {
+        statement::Refusal::TooLong { bytes } => sql_too_long(bytes, SQL_BYTES),
+        refusal => sql_refused(refusal),
+    }
 }
 
 /// A size for a person: powers of 1024 with the short names that the docs use, at most one

@@ -18,9 +18,6 @@ use crate::time::{At, Seconds};
 /// The operation of phase 1.
 pub const OP_QUERY: &str = "query";
 
-/// The character that JSON decoders put where bytes were not UTF-8.
-const REPLACEMENT: char = '\u{fffd}';
-
 /// A forwarded read, as the console signs it. It names no bucket, no prefix and no key: the box
 /// derives those itself (db-forward §8.2).
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
@@ -225,21 +222,6 @@ pub fn check_age(issued_at: Seconds, now_unix: u64) -> Result<(), RequestRefusal
     Ok(())
 }
 
-/// The statement holds bytes that would not survive JSON, so a box would run other bytes than were
-/// typed (db-forward §10, DBF-32).
-#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
-#[error("not UTF-8 text, or it holds U+FFFD")]
-pub struct NotSendable;
-
-/// Reads a statement as text that JSON carries unchanged.
-///
-/// # Errors
-/// [`NotSendable`] for bytes that are not UTF-8 and for text that holds U+FFFD.
-pub fn sendable_sql(sql: &[u8]) -> Result<&str, NotSendable> {
-    let sql = std::str::from_utf8(sql).map_err(|_| NotSendable)?;
-    if sql.contains(REPLACEMENT) { Err(NotSendable) } else { Ok(sql) }
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -329,13 +311,6 @@ pub(crate) mod tests {
         let bytes = key.sign(&request).expect("within bounds").to_bytes();
         assert!(bytes.len() <= ENVELOPE_BYTES);
         assert_eq!(verify(&roots, &bytes), Ok(request));
-    }
-
-    #[test]
-    fn statements_that_json_would_rewrite_are_not_sent() {
-        assert_eq!(sendable_sql("SELECT 'é\0'".as_bytes()), Ok("SELECT 'é\0'"));
-        assert_eq!(sendable_sql(b"SELECT '\xff'"), Err(NotSendable));
-        assert_eq!(sendable_sql("SELECT '\u{fffd}'".as_bytes()), Err(NotSendable));
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use carlos_dbquery::Refusal;
 use carlos_protocol::copy;
 use carlos_protocol::limits::SQL_BYTES;
+use carlos_protocol::statement::{self, Refusal};
 
 use crate::args::Query;
 use crate::failure::Failure;
@@ -24,10 +24,10 @@ pub(super) fn read(args: &Query) -> Result<Vec<u8>, Failure> {
 
 /// Refuses what no server would run, with the message the server would give.
 pub(super) fn check(sql: &[u8]) -> Result<(), Failure> {
-    match carlos_dbquery::check_query_bytes(sql) {
+    match statement::check_bytes(sql) {
         // The sentence for this one names the region, which is not known yet.
         Ok(_) | Err(Refusal::NotText) => Ok(()),
-        Err(refusal) => Err(copy::sql_refused(refusal).into()),
+        Err(refusal) => Err(copy::of_statement(&refusal).into()),
     }
 }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::guard::check_query_sql;
+use carlos_protocol::statement;
+
+use crate::guard::Refusal;
 use crate::runner::{Limits, Query, QueryError, contain_panics, prepare};
 use crate::session::{Session, bounded};
 use crate::stop::Stop;
@@ -71,7 +73,7 @@ pub fn read_by<'q>(
     stop: &Stop,
 ) -> Result<IntegrityMode, QueryError> {
     let query = query.into();
-    check_query_sql(query.sql)?;
+    statement::check(query.sql).map_err(Refusal::from)?;
     contain_panics(|| {
         let session = Session::open(path, limits, stop)?;
         prepare(&session, query)?;

@@ -2,7 +2,6 @@
 //!
 //! - [`run`] opens a file that nothing else writes, runs one statement under the authorizer and
 //!   the limits, and writes the answer as a [row stream](rows).
-//! - [`check_query_sql`] makes early, good messages from the text; it guards nothing.
 //! - [`integrity`] looks a restored file over before anything is answered from it, and [`read_by`]
 //!   says which of its tables a query will read.
 //! - [`render`] turns a whole row stream into a terminal table, TSV or JSON.
@@ -23,7 +22,7 @@ mod runner;
 mod session;
 mod stop;
 
-pub use guard::{MAX_SQL_BYTES, Refusal, check_query_bytes, check_query_sql};
+pub use guard::Refusal;
 pub use integrity::{IntegrityError, IntegrityMode, integrity, read_by};
 pub use real::format_real;
 pub use render::{Format, RenderError, render};

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use carlos_protocol::limits::{OUTPUT_BYTES, QUERY_TIME};
 use carlos_protocol::params::Param;
+use carlos_protocol::statement;
 use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::types::ValueRef;
 use rusqlite::{Batch, Row, Statement};
 
 use crate::bind::bind;
-use crate::guard::{Refusal, check_query_sql};
+use crate::guard::Refusal;
 use crate::rows::{Totals, Value, WriteError, Writer};
 use crate::session::Session;
 use crate::stop::Stop;
@@ -103,7 +104,7 @@ pub fn run<'q>(
     stop: &Stop,
 ) -> Result<Ran, QueryError> {
     let query = query.into();
-    check_query_sql(query.sql)?;
+    statement::check(query.sql).map_err(Refusal::from)?;
     contain_panics(|| {
         let session = Session::open(path, limits, stop)?;
         let mut statement = prepare(&session, query)?;
@@ -118,17 +119,17 @@ pub(crate) fn prepare<'s>(
 ) -> Result<Statement<'s>, QueryError> {
     let mut batch = Batch::new(session.conn(), query.sql);
     let first = batch.next().map_err(|error| session.explain(&error))?;
-    let mut statement = first.ok_or(Refusal::Empty)?;
+    let mut compiled = first.ok_or(Refusal::Text(statement::Refusal::Empty))?;
     // One step at a time: rusqlite's own check compiles all statements of a text, one inside the
     // other, and 64 KB of them would overflow the stack.
     if !matches!(batch.next(), Ok(None)) {
-        return Err(Refusal::TwoStatements.into());
+        return Err(Refusal::Text(statement::Refusal::TwoStatements).into());
     }
-    if !statement.readonly() {
+    if !compiled.readonly() {
         return Err(Refusal::NotAllowed { what: "it writes".to_owned() }.into());
     }
-    bind(session, &mut statement, query.params)?;
-    Ok(statement)
+    bind(session, &mut compiled, query.params)?;
+    Ok(compiled)
 }
 
 /// A row that has waited this long for company leaves: the agent makes a chunk at least once a
@@ -192,4 +193,86 @@ pub(crate) fn contain_panics<T>(
             Err(QueryError::Memory)
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+    use rusqlite::Connection;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const PIECES: [&str; 40] = [
+        ";",
+        "'",
+        "\"",
+        "`",
+        "[",
+        "]",
+        "--",
+        "\n",
+        "/*",
+        "*/",
+        "(",
+        ")",
+        ",",
+        ".",
+        "=",
+        " ",
+        " ",
+        " ",
+        "SELECT",
+        "1",
+        "SELECT 1",
+        "a",
+        "t",
+        "FROM t",
+        "$a",
+        "::",
+        ":b",
+        "@",
+        "\u{e9}",
+        "\u{feff}",
+        "WITH a AS (SELECT 1)",
+        "WITH \"drop\"(x) AS (VALUES (1))",
+        "AS",
+        "END",
+        "REPLACE",
+        "DELETE FROM t",
+        "PRAGMA",
+        "table_info",
+        "journal_mode",
+        "EXPLAIN ",
+    ];
+
+    fn database() -> (TempDir, std::path::PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.db");
+        Connection::open(&path).unwrap().execute_batch("CREATE TABLE t (a)").unwrap();
+        (dir, path)
+    }
+
+    fn compiles(session: &Session, sql: &str) -> bool {
+        let mut batch = Batch::new(session.conn(), sql);
+        let Ok(Some(first)) = batch.next() else { return false };
+        matches!(batch.next(), Ok(None)) && first.readonly()
+    }
+
+    /// The text check comes first, and has no say of its own: it only ever refuses what SQLite and
+    /// the authorizer refuse.
+    #[test]
+    fn what_the_text_check_refuses_does_not_compile() {
+        let (_dir, path) = database();
+        let stop = Stop::new(|| Duration::ZERO);
+        let session = Session::open(&path, &Limits::default(), &stop).unwrap();
+        let config = ProptestConfig::with_cases(4_000);
+        proptest!(config, |(pieces in vec(select(&PIECES[..]), 1..9))| {
+            let sql = pieces.concat();
+            let refused = statement::check(&sql).is_err();
+            prop_assert!(!(refused && compiles(&session, &sql)), "{}", sql);
+        });
+    }
 }

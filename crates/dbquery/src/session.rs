@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use carlos_protocol::limits::MESSAGE_BYTES;
+use carlos_protocol::limits::{MESSAGE_BYTES, SQL_BYTES};
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, Error, ErrorCode, OpenFlags, ffi};
 
-use crate::guard::{Authorizer, MAX_SQL_BYTES, Refusal, Shadows};
+use crate::guard::{Authorizer, Refusal, Shadows};
 use crate::runner::{Limits, QueryError};
 use crate::stop::{Stop, Watch};
 
@@ -51,7 +51,7 @@ impl Session {
         let shadows = Shadows::of(&self.conn)?;
         // Only now: SQLite parses the schema under the same limit, and a schema may hold a longer
         // statement than a person may send.
-        self.conn.set_limit(Limit::SQLITE_LIMIT_SQL_LENGTH, MAX_SQL_BYTES as i32)?;
+        self.conn.set_limit(Limit::SQLITE_LIMIT_SQL_LENGTH, SQL_BYTES as i32)?;
         self.authorizer = Authorizer::install(&mut self.conn, shadows)?;
         Ok(())
     }

@@ -5,6 +5,7 @@
 mod common;
 
 use carlos_dbquery::{QueryError, Refusal};
+use carlos_protocol::statement;
 use common::Fixture;
 use rusqlite::Connection;
 
@@ -168,7 +169,9 @@ fn parameters_are_named_not_nulled() {
 fn many_statements_do_not_overflow_the_stack() {
     let fixture = Fixture::new();
     let many = "SELECT 1;".repeat(7_000);
-    assert!(matches!(fixture.query(&many), Err(QueryError::Refused(Refusal::TwoStatements))));
+    let refused = fixture.query(&many);
+    let QueryError::Refused(refusal) = refused.unwrap_err() else { panic!("not refused") };
+    assert_eq!(refusal, statement::Refusal::TwoStatements.into());
 }
 
 #[test]

@@ -20,7 +20,6 @@ mod refusal;
 mod routes;
 mod server;
 mod start;
-mod statement;
 mod strangers;
 mod timings;
 

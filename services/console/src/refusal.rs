@@ -13,9 +13,10 @@ use carlos_protocol::{
     limits,
     records::{ClassRefusal, HostRecord},
     request::OP_QUERY,
+    statement,
 };
 
-use crate::{reads::NotOpened, records::LookupError, statement::StatementError};
+use crate::{reads::NotOpened, records::LookupError};
 
 /// When to come back after DBF-9, in the sentence's own words: "wait a minute".
 const BUSY_FOR: Duration = Duration::from_secs(60);
@@ -46,7 +47,7 @@ pub(crate) enum Refusal {
     NotRecorded,
     Residency(Arc<HostRecord>),
     ServiceToken,
-    Statement(StatementError, Arc<HostRecord>),
+    Statement(statement::Refusal, Arc<HostRecord>),
     TooManyOpen,
     Unauthenticated,
     UnknownOp(String),
@@ -94,7 +95,7 @@ impl Refusal {
             Self::NotRecorded => copy::no_audit(),
             Self::Residency(record) => copy::residency(&record.host, &record.region),
             Self::ServiceToken => copy::people_only(),
-            Self::Statement(error, record) => of_statement(*error, record),
+            Self::Statement(error, record) => of_statement(error, record),
             Self::TooManyOpen => copy::too_many_reads(),
             Self::Unauthenticated => copy::bad_token(),
             Self::UnknownOp(op) => copy::unknown_op(op),
@@ -161,11 +162,9 @@ impl From<NotOpened> for Refusal {
     }
 }
 
-fn of_statement(error: StatementError, record: &HostRecord) -> Message {
-    match error {
-        StatementError::Empty => copy::sql_refused("the query is empty"),
-        StatementError::Nul => copy::sql_refused("the query holds a NUL byte"),
-        StatementError::Replaced => copy::not_sendable(&record.region),
-        StatementError::TooLong(bytes) => copy::sql_too_long(bytes, limits::SQL_BYTES),
+fn of_statement(refusal: &statement::Refusal, record: &HostRecord) -> Message {
+    match refusal {
+        statement::Refusal::NotText => copy::not_sendable(&record.region),
+        refusal => copy::of_statement(refusal),
     }
 }

@@ -12,7 +12,7 @@ use axum::{
 };
 use carlos_bucket::Context;
 use carlos_protocol::{
-    api::ReadBody, limits::READ_BODY_BYTES, lines::CONTENT_TYPE, request::OP_QUERY,
+    api::ReadBody, limits::READ_BODY_BYTES, lines::CONTENT_TYPE, request::OP_QUERY, statement,
 };
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
@@ -22,7 +22,6 @@ use crate::{
     gate::{Door, Person},
     reads::{LineBody, Order},
     refusal::Refusal,
-    statement,
 };
 
 /// Proxies of the nginx family keep a response back unless told (fault 23).
@@ -152,14 +151,15 @@ async fn read_body(console: &Console, headers: &HeaderMap, body: Body) -> Answer
 fn order(door: &Door, person: &Person, body: &[u8]) -> Answer<Order> {
     let record = door.record.clone();
     let Ok(text) = std::str::from_utf8(body) else {
-        return Err(Refusal::Statement(statement::StatementError::Replaced, record));
+        return Err(Refusal::Statement(statement::Refusal::NotText, record));
     };
     let asked = ReadBody::from_bytes(text.as_bytes()).map_err(|_| Refusal::BadRequest)?;
     if asked.op != OP_QUERY {
         return Err(Refusal::UnknownOp(asked.op));
     }
-    let checked = statement::check(&asked.sql, &asked.params);
-    checked.map_err(|error| Refusal::Statement(error, record.clone()))?;
+    if let Err(refusal) = check_statement(&asked) {
+        return Err(Refusal::Statement(refusal, record));
+    }
     Ok(Order {
         record,
         sql: asked.sql,
@@ -168,6 +168,13 @@ fn order(door: &Door, person: &Person, body: &[u8]) -> Answer<Order> {
         reply_key: asked.reply_key,
         by: person.email.clone(),
     })
+}
+
+/// The client's own check once more: nothing is signed for a client that left it out, and no
+/// restore is spent on what no box would run (db-forward §5.5 step 3).
+fn check_statement(asked: &ReadBody) -> Result<(), statement::Refusal> {
+    statement::check(&asked.sql)?;
+    if asked.params.are_sendable() { Ok(()) } else { Err(statement::Refusal::NotText) }
 }
 
 fn streamed(body: LineBody) -> Response {

@@ -81,6 +81,20 @@ async fn statements_over_their_bound_are_refused_and_the_longest_passes() {
 }
 
 #[tokio::test]
+async fn statements_that_are_not_one_read_are_refused() {
+    let rig = rig().await;
+    for sql in ["select 1; select 2", "delete from t", "attach 'x' as y", "pragma query_only = 0"] {
+        assert_eq!(refused(&rig, |body| body["sql"] = json!(sql)).await, (400, "DBL-33".into()));
+    }
+    let value = refused(&rig, |body| {
+        body["sql"] = json!("select ?");
+        body["params"] = json!([{ "value": { "text": "\u{fffd}" } }]);
+    });
+    assert_eq!(value.await, (400, "DBF-32".into()));
+    assert!(rig.keys("db-reads").await.is_empty() && rig.keys("activity").await.is_empty());
+}
+
+#[tokio::test]
 async fn a_compressed_body_is_never_inflated() {
     let rig = rig().await;
     let mut request = rig.request(Method::POST, READS, Some(rig.token.reveal()));

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use carlos_protocol::statement::pragma_allowed;
 use rusqlite::Connection;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
-use super::{functions, pragmas};
+use super::functions;
 
 /// Puts the authorizer on a connection and remembers what it was asked: the first thing it denied,
 /// for the sentence, and what is read, for the check of exactly that.
@@ -118,7 +119,7 @@ const _: () = assert!(MAX_RTREES == 1_000, "the LIMIT above says the same");
 /// |---|---|
 /// | SELECT (21), READ (20), RECURSIVE (33) | allowed |
 /// | FUNCTION (31) | allowed when on the list of `functions.rs` |
-/// | PRAGMA (19) | allowed when on the list of `pragmas.rs` |
+/// | PRAGMA (19) | allowed when on the list of [`pragma_allowed`] |
 /// | INSERT (18), UPDATE (23), DELETE (9) | denied, except for R-Tree's own shadow tables |
 /// | CREATE, DROP and their TEMP forms (1-8, 10-17), CREATE and DROP VTABLE (29, 30) | denied |
 /// | ALTER TABLE (26), REINDEX (27), ANALYZE (28) | denied |
@@ -132,7 +133,7 @@ fn verdict(action: &AuthAction<'_>, shadows: &Shadows) -> Result<(), String> {
             return Ok(());
         }
         AuthAction::Pragma { pragma_name, pragma_value }
-            if pragmas::allowed(pragma_name, pragma_value) =>
+            if pragma_allowed(pragma_name, pragma_value) =>
         {
             return Ok(());
         }

@@ -1,5 +1,6 @@
 //! Who asks, and with what: tokens and statements that are no good (db-forward §5.5 step 3).
 
+use carlos_bucket::layer::Op;
 use carlos_cli::client::Place;
 use carlos_protocol::copy::Exit;
 use carlos_protocol::limits::SQL_BYTES;
@@ -129,6 +130,51 @@ async fn the_console_signs_no_statement_that_could_not_run() {
         let refused = Asked::of(&world, &sql).post(&console).await.err().unwrap();
         assert_eq!((refused.status, refused.body.code.as_deref()), (status, Some(id)));
     }
+    untouched(&world).await;
+}
+
+/// Statements that a client of ours would not send, each with a word of its refusal.
+const NOT_ONE_READ: [(&str, &str); 15] = [
+    ("select 1; select 2", "one statement at a time"),
+    ("SELECT 1; DROP TABLE orders", "one statement at a time"),
+    ("-- nothing", "empty"),
+    (";;", "empty"),
+    (".tables", "sqlite3 shell"),
+    ("INSERT INTO orders VALUES (9, 'x')", "INSERT"),
+    ("/* */ delete from orders", "DELETE"),
+    ("CREATE TEMP TABLE t (x)", "CREATE"),
+    ("ATTACH '/etc/passwd' AS p", "ATTACH"),
+    ("VACUUM INTO '/tmp/copy.db'", "VACUUM"),
+    ("BEGIN", "BEGIN"),
+    ("PRAGMA journal_mode = DELETE", "PRAGMA journal_mode with a value"),
+    ("pragma main.writable_schema(1)", "PRAGMA writable_schema with a value"),
+    ("PRAGMA query_only", "PRAGMA query_only"),
+    ("PRAGMA /* */ [user_version] = 7", "PRAGMA user_version with a value"),
+];
+
+/// What the binary itself says to a statement, without its `error:` and its code.
+async fn clients_words(world: &World, console: &RunningConsole, sql: &str) -> String {
+    let ran = from_file(world, console, sql.as_bytes()).await;
+    ran.ended(Exit::Sql, "DBL-33");
+    ran.stderr
+}
+
+/// A client that leaves its check out gets the same words from the console, which has by then
+/// created nothing and replaced nothing: no audit row, no request, no restore.
+#[tokio::test]
+async fn the_console_checks_again_what_the_client_checks() {
+    let (world, console) = running().await;
+    let writes = || [Op::Create, Op::Replace].map(|op| console.view.ledger.count(op, ""));
+    let before = writes();
+    for (sql, word) in NOT_ONE_READ {
+        let refused = Asked::of(&world, sql).post(&console).await.err().expect(sql);
+        assert_eq!((refused.status, refused.body.code.as_deref()), (400, Some("DBL-33")), "{sql}");
+        let words = refused.body.error;
+        assert!(words.contains(word), "{sql}: {words}");
+        let client = clients_words(&world, &console, sql).await;
+        assert!(client.contains(&words), "{sql}: {words} is not {client}");
+    }
+    assert_eq!(writes(), before);
     untouched(&world).await;
 }
 

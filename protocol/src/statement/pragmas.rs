@@ -52,7 +52,7 @@ const READING: [(&str, Form); 23] = [
 ];
 
 /// Whether a query may use this pragma, with or without a value.
-pub(super) fn allowed(name: &str, value: Option<&str>) -> bool {
+pub fn pragma_allowed(name: &str, value: Option<&str>) -> bool {
     READING.iter().any(|(reading, form)| {
         reading.eq_ignore_ascii_case(name) && (value.is_none() || *form == Form::Any)
     })
@@ -64,12 +64,12 @@ mod tests {
 
     #[test]
     fn values_only_where_they_name_something_to_look_at() {
-        assert!(allowed("Table_Info", Some("t")));
-        assert!(allowed("data_version", None));
-        assert!(!allowed("data_version", Some("1")));
-        assert!(!allowed("user_version", Some("7")));
-        assert!(!allowed("query_only", None));
-        assert!(!allowed("query_only", Some("OFF")));
-        assert!(!allowed("no_such_pragma", None));
+        assert!(pragma_allowed("Table_Info", Some("t")));
+        assert!(pragma_allowed("data_version", None));
+        assert!(!pragma_allowed("data_version", Some("1")));
+        assert!(!pragma_allowed("user_version", Some("7")));
+        assert!(!pragma_allowed("query_only", None));
+        assert!(!pragma_allowed("query_only", Some("OFF")));
+        assert!(!pragma_allowed("no_such_pragma", None));
     }
 }
