@@ -39,7 +39,9 @@ impl Buckets {
     async fn grant(&self) {
         let dialect = &self.server.dialect;
         if let Running::Docker(container) = &self.server.running {
-            for (user, policy) in self.deployment.user_policies(dialect) {
+            let policies = self.deployment.user_policies(dialect).into_iter();
+            // Its root needs no grant and can be given none.
+            for (user, policy) in policies.filter(|(user, _)| user != "operator") {
                 let name = format!("{user}-{}", self.deployment.bucket);
                 container.grant(&user, &name, &policy);
             }
@@ -75,8 +77,9 @@ pub async fn plain_bucket(server: &Server) -> String {
 }
 
 fn holders() -> Vec<Holder> {
-    // The operator owns the buckets and needs no grant.
+    // Ceph lets the owner of a bucket read only what nobody else has put there.
     let roles = [
+        ("operator", Role::Operator),
         ("console", Role::Console(region_of("ie"))),
         ("box-ie", Role::Agent(region_of("ie"))),
         ("box-uk", Role::Agent(region_of("uk"))),

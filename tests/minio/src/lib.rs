@@ -3,13 +3,21 @@
 
 pub mod admin;
 pub mod deployment;
+pub mod offers;
 pub mod programs;
+pub mod proxy;
 pub mod server;
 pub mod source;
+pub mod toy;
+pub mod wire;
+pub mod workers;
+pub mod world;
 
 mod docker;
 mod rgw;
 
 pub use admin::Admin;
 pub use deployment::Buckets;
+pub use proxy::Proxy;
 pub use server::{Choice, Kind, Server};
+pub use world::World;

@@ -5,8 +5,17 @@ use std::process::{Child, Command, Output, Stdio};
 
 /// The program that everything is; built beside the tests.
 pub fn carlos() -> Command {
+    built("carlos")
+}
+
+/// Parts of the product with settings that only tests have; see `src/part.rs`.
+pub(crate) fn part() -> Command {
+    built("carlos-s3-part")
+}
+
+fn built(name: &str) -> Command {
     let test = std::env::current_exe().unwrap();
-    let program = test.parent().and_then(Path::parent).unwrap().join("carlos");
+    let program = test.parent().and_then(Path::parent).unwrap().join(name);
     assert!(program.is_file(), "run: cargo build --workspace --bins");
     let mut command = Command::new(program);
     // Nothing of whoever runs the tests.
@@ -49,12 +58,22 @@ pub struct Service {
 impl Service {
     /// Starts `carlos <name>`; what it logs goes to `<dir>/<log>`.
     pub fn start(name: &str, vars: &[(String, String)], dir: &Path, log: &str) -> Self {
-        let log = dir.join(log);
-        let out = std::fs::File::create(&log).unwrap();
         let vars = vars.iter().map(|(name, value)| (name, value));
         let mut command = carlos();
-        command.arg(name).envs(vars).stderr(out).stdout(Stdio::null());
+        command.arg(name).envs(vars);
+        Self::spawn(command, dir.join(log))
+    }
+
+    /// Starts any program; what it logs goes to `log`.
+    pub fn spawn(mut command: Command, log: PathBuf) -> Self {
+        let out = std::fs::File::create(&log).unwrap();
+        command.stderr(out).stdout(Stdio::null());
         Self { child: command.spawn().unwrap(), log }
+    }
+
+    /// Its number among the machine's processes.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Everything it has logged.

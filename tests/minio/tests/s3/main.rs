@@ -9,6 +9,7 @@ mod pages;
 mod rights;
 mod starter;
 mod t1;
+mod t5;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ type Test = fn(&'static Server) -> LocalBoxFuture<'static, ()>;
 
 /// Those that run on the server all share.
 const TESTS: &[(&str, Test)] = &[
+    ("t5::exactly_one_box_runs_each_of_a_thousand_reads", |server| Box::pin(t5::test(server))),
     ("t1::a_read_crosses_regions_and_keys_do_not", |server| Box::pin(t1::test(server))),
     ("rights::every_pair", |server| Box::pin(rights::test(server))),
     ("conforms::every_law", |server| Box::pin(conforms::laws(server))),
