@@ -29,7 +29,12 @@ impl Player {
     /// Steps in for the read `id`, with rows of its own.
     pub async fn of(world: &World, id: ReadId) -> Self {
         let request: ReadRequest = world.request(id).await.expect("the console signed it");
-        Self { bucket: world.bucket.clone(), id, reply_key: request.reply_key, stream: stream() }
+        Self::new(world.bucket.clone(), id, request.reply_key)
+    }
+
+    /// The same in any bucket.
+    pub fn new(bucket: Bucket, id: ReadId, reply_key: ReplyPublic) -> Self {
+        Self { bucket, id, reply_key, stream: stream() }
     }
 
     /// The same with another reader's key.
