@@ -1,9 +1,11 @@
 //! What a node publishes about itself (routemesh §2, §4).
 
+use ed25519_dalek::{Signature, VerifyingKey};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::names::{ChannelName, Generation, Identity, MeshName, Rid, Weight, revision_number};
+use crate::base64_text;
 use crate::canon::{self, CanonError};
 use crate::ids::Revision;
 
@@ -147,6 +149,14 @@ impl Descriptor {
         canon::encode(&signed)
     }
 
+    /// Whether the authority `key` countersigned this node's fixed values.
+    pub fn is_vouched_by(&self, key: &Identity) -> bool {
+        let signature = base64_text::decode_array(&self.vouch).map(Signature::from);
+        let key = VerifyingKey::from_bytes(key.as_bytes()).ok();
+        let signed = key.zip(signature);
+        signed.is_some_and(|(key, vouch)| key.verify_strict(&self.vouched_bytes(), &vouch).is_ok())
+    }
+
     /// Whether `other` may be a later revision of the same lifecycle (routemesh §8).
     pub fn is_same_life(&self, other: &Self) -> bool {
         self.vouched_bytes() == other.vouched_bytes() && self.vouch == other.vouch
@@ -193,6 +203,7 @@ fn is_host(host: &str) -> bool {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use ed25519_dalek::{Signer, SigningKey};
     use proptest::prelude::*;
 
     use super::*;
@@ -251,6 +262,22 @@ pub(crate) mod tests {
         assert!(first.is_same_life(&later));
         later.members.pop();
         assert!(!first.is_same_life(&later));
+    }
+
+    #[test]
+    fn an_authority_vouches_for_what_does_not_change() {
+        let authority = SigningKey::from_bytes(&[5; 32]);
+        let key = Identity::new(authority.verifying_key().to_bytes());
+        let mut node = descriptor();
+        assert!(!node.is_vouched_by(&key));
+        let vouch = authority.sign(&node.vouched_bytes());
+        node.vouch = base64_text::encode(&vouch.to_bytes());
+        node.members[0].weight = Weight::ZERO;
+        node.revision = node.revision.next();
+        assert!(node.is_vouched_by(&key));
+        assert!(!node.is_vouched_by(&Identity::new([6; 32])));
+        node.endpoint = "10.0.0.2:7001".to_owned();
+        assert!(!node.is_vouched_by(&key));
     }
 
     #[test]
