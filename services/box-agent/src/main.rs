@@ -1,18 +1,20 @@
-//! The agent as a program of its own: reads the environment, runs until SIGTERM or SIGINT.
+//! The agent as a program of its own: reads the environment, runs until SIGTERM or SIGINT. It exits
+//! with 2 when the environment is not usable, as `carlos agent` does, and with 1 when it could not
+//! serve.
 
 use std::process::ExitCode;
 
 #[cfg(target_os = "linux")]
 fn main() -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-        .with_writer(std::io::stderr)
-        .init();
+    use tracing_subscriber::EnvFilter;
+
+    let filter = EnvFilter::try_from_env("CARLOS_LOG").unwrap_or_else(|_| "info".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     match linux::run() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!("{error}");
-            ExitCode::FAILURE
+        Err(failure) => {
+            tracing::error!("{}", failure.error);
+            failure.exit.code().into()
         }
     }
 }
@@ -31,25 +33,46 @@ mod linux {
 
     use carlos_box_agent::{Environment, WorkerCommand};
     use carlos_bucket::Context;
+    use carlos_protocol::copy::Exit;
     use tokio::signal::unix::{SignalKind, signal};
     use tokio_util::sync::CancellationToken;
 
     /// The program that workers are, when it does not lie beside this one.
     const WORKER: &str = "CARLOS_DB_WORKER";
 
-    pub(crate) fn run() -> Result<(), Box<dyn Error>> {
-        let environment = Environment::read(|name| std::env::var(name).ok())?;
+    /// Why the agent ended, and how that exits.
+    pub(crate) struct Failure {
+        pub(crate) exit: Exit,
+        pub(crate) error: Box<dyn Error>,
+    }
+
+    impl Failure {
+        /// Starting again changes nothing before the environment does.
+        fn misconfigured(error: impl Error + 'static) -> Self {
+            Self { exit: Exit::Usage, error: error.into() }
+        }
+    }
+
+    impl<E: Error + 'static> From<E> for Failure {
+        fn from(error: E) -> Self {
+            Self { exit: Exit::Unexpected, error: error.into() }
+        }
+    }
+
+    pub(crate) fn run() -> Result<(), Failure> {
+        let environment = Environment::read(|name| std::env::var(name).ok());
+        let environment = environment.map_err(Failure::misconfigured)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(serve(environment))
     }
 
-    async fn serve(environment: Environment) -> Result<(), Box<dyn Error>> {
+    async fn serve(environment: Environment) -> Result<(), Failure> {
         let ctx = Context::system();
         let shutdown = CancellationToken::new();
         drop(ctx.spawn(cancel_on_signal(shutdown.clone())));
         let command = WorkerCommand { program: worker()?, args: Vec::new() };
         let workers = environment.workers(&ctx, command);
-        let ports = environment.open(&ctx, workers)?;
+        let ports = environment.open(&ctx, workers).map_err(Failure::misconfigured)?;
         Ok(carlos_box_agent::run(environment.config, ports, shutdown).await?)
     }
 
