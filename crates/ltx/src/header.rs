@@ -14,6 +14,11 @@ pub const MAX_PAGE_SIZE: u32 = 65_536;
 /// Set by format 1 when its whole page block was one LZ4 frame.
 const FLAG_FORMAT_1_LZ4: u32 = 0x1;
 const MAGIC: [u8; 4] = *b"LTX1";
+/// A page's number and flags in its frame's header, and one byte for each of the three numbers of
+/// its entry in the index.
+const PAGE_OVERHEAD: u64 = 6 + 3;
+/// LZ4 makes at most this many bytes out of one: a byte of a length adds at most 255 to it.
+const LZ4_RATIO: u32 = 255;
 /// Where SQLite's lock byte lies; the page holding it is never written.
 const LOCK_BYTE: u32 = 0x4000_0000;
 /// Stored checksums have the top bit set, so that zero can mean "none".
@@ -127,6 +132,19 @@ impl Header {
         self.commit as u64 * self.page_size as u64
     }
 
+    /// Whether files of `bytes` bytes together can hold every page of a database of this size.
+    /// Where they cannot, the page count is not true.
+    ///
+    /// Every page but the lock page is in some file, in the least room that the format has for it:
+    /// a frame's header, its data, and its entry in the index. The bound is far below what real
+    /// pages take, and above every sound file's count.
+    #[must_use]
+    pub const fn fits(&self, bytes: u64) -> bool {
+        let page = PAGE_OVERHEAD + (self.page_size / LZ4_RATIO) as u64;
+        let held = (self.commit as u64).saturating_sub(1);
+        held * page <= bytes
+    }
+
     /// The rules every valid header keeps; [`Header::decode`] and the encoder ask them.
     pub(crate) fn check(&self) -> Result<(), LtxError> {
         if self.flags & FLAG_FORMAT_1_LZ4 != 0 {
@@ -210,6 +228,13 @@ mod tests {
         for (page_size, page) in expected {
             assert_eq!(lock_page(page_size), page);
         }
+    }
+
+    #[test]
+    fn counts_at_the_ends_of_their_range_are_weighed_too() {
+        let largest = Header { commit: u32::MAX, page_size: MAX_PAGE_SIZE, ..sample() };
+        assert!(!largest.fits(1 << 40) && largest.fits(u64::MAX));
+        assert!(Header { commit: 1, ..sample() }.fits(0), "it may be the lock page");
     }
 
     #[test]

@@ -281,3 +281,23 @@ proptest! {
         prop_assert!(refused);
     }
 }
+
+/// The densest files there are, nothing but zeros, and one whose count has a flipped bit.
+#[test]
+fn pages_of_zeros_fit_their_file_and_a_flipped_count_does_not() {
+    for page_size in (9..=16).map(|bits| 1_u32 << bits) {
+        for encoding in [Encoding::Block, Encoding::Frame] {
+            let range = TxidRange::new(Txid(1), Txid(1)).unwrap();
+            let header = Header::new(page_size, 64, range, 0);
+            let mut file = Vec::new();
+            let mut encoder = Encoder::new(header, encoding, &mut file).unwrap();
+            for page in 1..=64 {
+                encoder.page(page, &vec![0; page_size as usize], &mut file).unwrap();
+            }
+            encoder.finish(0, &mut file).unwrap();
+            assert!(header.fits(file.len() as u64), "{page_size} {encoding:?}");
+            let flipped = Header { commit: 64 | 1 << 20, ..header };
+            assert!(!flipped.fits(file.len() as u64), "{page_size} {encoding:?}");
+        }
+    }
+}

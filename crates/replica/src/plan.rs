@@ -101,6 +101,8 @@ pub enum PlanError {
 pub enum HeaderRefusal {
     #[error("the name says transactions {name}, the header {header}")]
     Name { name: TxidRange, header: TxidRange },
+    #[error("the header counts {pages} pages, more than {bytes} bytes of planned files can hold")]
+    PageCount { pages: u32, bytes: u64 },
     #[error("the header says the database was deleted")]
     ZeroCommit,
 }
@@ -357,7 +359,9 @@ impl Plan {
     /// Bytes of the restored database, from the last file's header.
     ///
     /// # Errors
-    /// When the header is not the planned file's, or says there is no database.
+    /// When the header is not the planned file's, says there is no database, or counts more pages
+    /// than the planned files could hold: then it is the count that is wrong, and not the database
+    /// that is large.
     pub fn restored_bytes(&self, header: &Header) -> Result<u64, HeaderRefusal> {
         let name = self.last().range;
         if header.range != name {
@@ -366,7 +370,10 @@ impl Plan {
         if header.commit == 0 {
             return Err(HeaderRefusal::ZeroCommit);
         }
-        Ok(header.database_bytes())
+        match self.bytes() {
+            bytes if header.fits(bytes) => Ok(header.database_bytes()),
+            bytes => Err(HeaderRefusal::PageCount { pages: header.commit, bytes }),
+        }
     }
 }
 

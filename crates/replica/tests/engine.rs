@@ -149,15 +149,20 @@ fn a_database_over_the_limit_is_refused_from_the_header() {
     let bench = Bench::new();
     let files = [file(1, 1, 2, [2]), file(2, 2, 2000, [])];
     let options = RestoreOptions { max_bytes: 2 * 512, ..OPTIONS };
+    let refusal = bench.apply(&[file(1, 1, 4, [2, 3, 4])], options).unwrap_err();
+    assert!(matches!(refusal, RestoreError::TooLarge { bytes: 2048, limit: 1024, .. }));
+    // A count that no files of this size could hold is damage. Within the limit it shows as a hole.
     let refusal = bench.apply(&files, options).unwrap_err();
-    assert!(matches!(refusal, RestoreError::TooLarge { bytes: 1_024_000, limit: 1024, .. }));
+    assert!(matches!(refusal, RestoreError::PageCount { pages: 2000, .. }), "{refusal}");
+    let refusal = bench.apply(&files, OPTIONS).unwrap_err();
+    assert!(matches!(refusal, RestoreError::Hole { page: 3 }), "{refusal}");
     // A header alone is enough, and 16 TiB are not tried.
     let range = TxidRange::new(Txid(1), Txid(1)).unwrap();
     let header = Header::new(65_536, u32::MAX, range, 0).encode();
     let planned = PlannedFile { level: 9, range, size: 1000 };
     let mut restore = Restore::create(&bench.out(), vec![planned], OPTIONS).unwrap();
     let refusal = restore.feed(&header).unwrap_err();
-    assert!(matches!(refusal, RestoreError::TooLarge { .. }));
+    assert!(matches!(refusal, RestoreError::PageCount { pages: u32::MAX, .. }), "{refusal}");
     assert!(matches!(restore.feed(&[0]), Err(RestoreError::AlreadyFailed)));
     drop(restore);
     assert!(bench.is_empty());
@@ -280,4 +285,24 @@ fn database_checksums_are_followed_from_file_to_file_and_at_the_end() {
     let end = bench.refusal(&tracked(Some(CHECKSUM_FLAG | 5), None));
     assert!(matches!(end, RestoreError::DatabaseChecksum { .. }));
     assert_eq!(bench.apply(&tracked(None, None), OPTIONS).unwrap().pages, 2);
+}
+
+#[test]
+fn a_restore_into_an_open_file_keeps_its_name_and_empties_it_when_it_fails() {
+    let bench = Bench::new();
+    let files = [file(1, 1, 2, [2]), file(2, 2, 3, [3])];
+    let planned: Vec<_> = files.iter().map(|file| file.planned).collect();
+    let open = || {
+        std::fs::write(bench.out(), b"what lay there before, longer than a header").unwrap();
+        std::fs::File::options().read(true).write(true).open(bench.out()).unwrap()
+    };
+    let mut restore = Restore::into_file(open(), planned.clone(), OPTIONS).unwrap();
+    files.iter().for_each(|file| restore.feed(&file.bytes).unwrap());
+    restore.finish().unwrap();
+    let restored = std::fs::read(bench.out()).unwrap();
+    assert_eq!(restored, [page(1, 2, 3), page(2, 1, 2), page(3, 2, 3)].concat());
+    let mut broken = Restore::into_file(open(), planned, OPTIONS).unwrap();
+    broken.feed(&files[0].bytes).unwrap();
+    drop(broken);
+    assert_eq!(std::fs::read(bench.out()).unwrap(), b"");
 }

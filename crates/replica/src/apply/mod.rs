@@ -9,6 +9,7 @@ mod output;
 pub(crate) mod pages;
 mod sheet;
 
+use std::fs::File;
 use std::path::Path;
 
 use carlos_ltx::{Decoder, HEADER_LEN, LtxError, Txid, TxidRange};
@@ -59,6 +60,8 @@ pub enum RestoreError {
     ZeroCommit { file: PlannedFile },
     #[error("{file} makes the database {bytes} bytes, more than the limit of {limit}")]
     TooLarge { file: PlannedFile, bytes: u64, limit: u64 },
+    #[error("{file} counts {pages} pages, more than all planned files can hold")]
+    PageCount { file: PlannedFile, pages: u32 },
     #[error("{file}: the database checksum before it is not the one after the file before")]
     ChecksumChain { file: PlannedFile },
     #[error("database checksum mismatch: computed {computed:#018x}, stored {stored:#018x}")]
@@ -125,11 +128,34 @@ impl Restore {
         files: Vec<PlannedFile>,
         options: RestoreOptions,
     ) -> Result<Self, RestoreError> {
+        Self::begin(|| Output::create(out), files, options)
+    }
+
+    /// Begins a restore into `file`, open for reading and writing, whose content goes. It keeps
+    /// the name it has; dropped before [`Restore::finish`] has returned, it is left empty. For a
+    /// process that may make no file.
+    ///
+    /// # Errors
+    /// When `file` cannot be written, or the list cannot be a plan.
+    pub fn into_file(
+        file: File,
+        files: Vec<PlannedFile>,
+        options: RestoreOptions,
+    ) -> Result<Self, RestoreError> {
+        Self::begin(|| Output::open(file), files, options)
+    }
+
+    fn begin(
+        output: impl FnOnce() -> Result<Output, RestoreError>,
+        files: Vec<PlannedFile>,
+        options: RestoreOptions,
+    ) -> Result<Self, RestoreError> {
         if let Some(file) = files.iter().find(|file| file.size < HEADER_LEN as u64) {
             return Err(RestoreError::FileTooShort { file: *file });
         }
         let first = *files.first().ok_or(RestoreError::NothingPlanned)?;
-        let sheet = Sheet::new(Output::create(out)?, first, options);
+        let planned = files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.size));
+        let sheet = Sheet::new(output()?, first, planned, options);
         let mut restore = Self { files: files.into_iter(), current: None, sheet, failed: false };
         restore.next_file();
         Ok(restore)

@@ -42,6 +42,8 @@ impl From<io::Error> for SheetError {
 pub(super) struct Sheet {
     output: Output,
     options: RestoreOptions,
+    /// Bytes of all planned files.
+    planned: u64,
     /// The file whose pages come now.
     file: PlannedFile,
     /// The header of the latest file; the last one's commit is the final size.
@@ -63,11 +65,17 @@ struct Batch {
 }
 
 impl Sheet {
-    pub(super) fn new(output: Output, first: PlannedFile, options: RestoreOptions) -> Self {
+    pub(super) fn new(
+        output: Output,
+        first: PlannedFile,
+        planned: u64,
+        options: RestoreOptions,
+    ) -> Self {
         Self {
             output,
             options,
             file: first,
+            planned,
             header: None,
             post_apply: None,
             present: PageSet::default(),
@@ -113,6 +121,9 @@ impl Sheet {
             return Err(RestoreError::ZeroCommit { file });
         }
         let (bytes, limit) = (header.database_bytes(), self.options.max_bytes);
+        if bytes > limit && !header.fits(self.planned) {
+            return Err(RestoreError::PageCount { file, pages: header.commit });
+        }
         if bytes > limit {
             return Err(RestoreError::TooLarge { file, bytes, limit });
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use carlos_bucket::hook::{HookStore, Side};
 use carlos_bucket::layer::Op;
-use carlos_ltx::{HEADER_LEN, Txid, TxidRange};
+use carlos_ltx::{HEADER_LEN, Header, Txid, TxidRange};
 use carlos_protocol::Ulid;
 use carlos_protocol::ids::Account;
 use carlos_protocol::limits::PLAN_FILES;
@@ -223,6 +223,22 @@ async fn a_replica_of_more_files_than_a_plan_holds_fails_its_check() {
     let result = world.result(id).await;
     carlos_protocol::summary::Summary::open(&key, id, &result).expect("sealed");
     assert_eq!(agent.workers.seen.statements().len(), 0);
+}
+
+/// A bit of the page count has flipped: the size is over the cap, and it is not the truth.
+#[tokio::test(start_paused = true)]
+async fn a_page_count_that_no_file_could_hold_is_damage() {
+    let world = World::new().await;
+    let range = TxidRange::new(Txid(1), Txid(9)).unwrap();
+    let mut body = Header::new(4096, 1 << 20 | 4, range, 0).encode().to_vec();
+    body.resize(10_000, 7);
+    world.data.put(&world.replica_file(range), body.into()).await.unwrap();
+    let agent = world.agent("box-1", Script::default()).await;
+    let started = agent.workers.seen.started.load(Ordering::SeqCst);
+    let asked = world.ask("SELECT 1").await;
+    let result = world.result(asked.id).await;
+    assert_eq!((result.state, &result.code), (State::Failed, &Code::CheckFailed));
+    assert_eq!(agent.workers.seen.started.load(Ordering::SeqCst), started);
 }
 
 #[tokio::test(start_paused = true)]
