@@ -9,19 +9,31 @@ use super::RestoreError;
 /// How many left-over temporary files of killed restores are stepped over.
 const MAX_LEFTOVERS: u32 = 64;
 
-/// A file under a temporary name beside its final one; removed when dropped unfinished.
+/// A file that is removed, or emptied, when dropped unfinished.
 pub(super) struct Output {
     file: File,
+    /// `None` for a file that somebody else made and named.
+    name: Option<Name>,
+    kept: bool,
+}
+
+/// A temporary name beside the final one.
+struct Name {
     temporary: PathBuf,
     path: PathBuf,
-    named: bool,
 }
 
 impl Output {
     pub(super) fn create(path: &Path) -> Result<Self, RestoreError> {
         refuse_existing(path)?;
         let (file, temporary) = create_temporary(path)?;
-        Ok(Self { file, temporary, path: path.to_owned(), named: false })
+        let name = Name { temporary, path: path.to_owned() };
+        Ok(Self { file, name: Some(name), kept: false })
+    }
+
+    pub(super) fn open(file: File) -> Result<Self, RestoreError> {
+        file.set_len(0)?;
+        Ok(Self { file, name: None, kept: false })
     }
 
     pub(super) fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
@@ -43,22 +55,28 @@ impl Output {
         if durable {
             self.file.sync_all()?;
         }
-        refuse_existing(&self.path)?;
-        fs::rename(&self.temporary, &self.path)?;
-        self.named = true;
-        if durable {
-            sync_directory(&self.path)?;
+        if let Some(Name { temporary, path }) = &self.name {
+            refuse_existing(path)?;
+            fs::rename(temporary, path)?;
+            if durable {
+                sync_directory(path)?;
+            }
         }
+        self.kept = true;
         Ok(())
     }
 }
 
 impl Drop for Output {
     fn drop(&mut self) {
-        if !self.named {
-            // Nothing can be done about a failure here, and the name says what it is.
-            let _ = fs::remove_file(&self.temporary);
+        if self.kept {
+            return;
         }
+        // Nothing can be done about a failure here, and the name says what it is.
+        let _ = match &self.name {
+            Some(name) => fs::remove_file(&name.temporary),
+            None => self.file.set_len(0),
+        };
     }
 }
 
