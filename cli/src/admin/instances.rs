@@ -161,10 +161,10 @@ impl Operator {
     pub async fn boxes(&self) -> Result<Vec<KnownBox>, AdminError> {
         let mut names = BTreeSet::new();
         for prefix in [keys::EDGES, keys::STATUS] {
-            for listed in self.bucket.list(prefix, None, Purpose::Sweep).await? {
-                if let Ok(Key::Edges(name, _) | Key::Status(name)) = Key::parse(&listed.key) {
-                    names.insert(name);
-                }
+            let children = self.bucket.children(prefix, Purpose::Sweep).await?;
+            let objects = children.objects.into_iter().map(|listed| listed.key);
+            for key in children.folders.into_iter().chain(objects) {
+                names.extend(key.strip_prefix(prefix).and_then(|name| BoxName::parse(name).ok()));
             }
         }
         let mut boxes = Vec::new();

@@ -5,8 +5,8 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::StreamExt;
 use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{
     GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
@@ -58,6 +58,30 @@ pub struct Listed {
     pub key: String,
     /// Bytes in the object.
     pub size: u64,
+}
+
+impl From<ObjectMeta> for Listed {
+    fn from(meta: ObjectMeta) -> Self {
+        Self { key: meta.location.into(), size: meta.size }
+    }
+}
+
+/// A part of a listing: what one LIST returns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// Up to 1,000 keys, sorted. Of a store that does not list in order they are any.
+    pub listed: Vec<Listed>,
+    /// Whether these are all there are.
+    pub whole: bool,
+}
+
+/// What is directly under a folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Children {
+    /// The folders, as whole keys without the closing slash, sorted.
+    pub folders: Vec<String>,
+    /// The objects, sorted.
+    pub objects: Vec<Listed>,
 }
 
 /// A bucket with this process's clock, brake and counters. Clones share all three; make one per
@@ -184,12 +208,49 @@ impl Bucket {
         start_after: Option<&str>,
         purpose: Purpose,
     ) -> Result<Vec<Listed>, ReadError> {
+        let all = self.list_most(prefix, start_after, MAX_LISTED + 1, purpose).await?;
+        if all.whole { Ok(all.listed) } else { Err(ReadError::TooMany) }
+    }
+
+    /// [`Bucket::list`] of one request, however much there is.
+    pub async fn page(
+        &self,
+        prefix: &str,
+        start_after: Option<&str>,
+        purpose: Purpose,
+    ) -> Result<Page, ReadError> {
+        self.list_most(prefix, start_after, PAGE, purpose).await
+    }
+
+    /// What is directly under the folder `prefix`: a LIST with a delimiter, whose cost grows with
+    /// the folders and not with what is in them.
+    pub async fn children(&self, prefix: &str, purpose: Purpose) -> Result<Children, ReadError> {
+        let path = parse_key(prefix).map_err(|cause| Verdict::Final(cause).read_error())?;
+        let mut deadline = Deadline::new(&self.ctx, purpose);
+        loop {
+            let verdict = match self.children_once(&path, &deadline).await {
+                Ok(children) => return Ok(children),
+                Err(verdict) => verdict,
+            };
+            if !verdict.is_passing() || !deadline.pause().await {
+                return Err(verdict.read_error());
+            }
+        }
+    }
+
+    async fn list_most(
+        &self,
+        prefix: &str,
+        start_after: Option<&str>,
+        most: usize,
+        purpose: Purpose,
+    ) -> Result<Page, ReadError> {
         let (prefix, offset) =
             list_bounds(prefix, start_after).map_err(|cause| Verdict::Final(cause).read_error())?;
         let mut deadline = Deadline::new(&self.ctx, purpose);
         loop {
-            let verdict = match self.list_once(&prefix, offset.as_ref(), &deadline).await {
-                Ok(listed) => return Ok(listed),
+            let verdict = match self.list_once(&prefix, offset.as_ref(), most, &deadline).await {
+                Ok(page) => return Ok(page),
                 Err(verdict) => verdict,
             };
             if !verdict.is_passing() || !deadline.pause().await {
@@ -244,25 +305,50 @@ impl Bucket {
         &self,
         prefix: &Path,
         offset: Option<&Path>,
+        most: usize,
         deadline: &Deadline<'_>,
-    ) -> Result<Vec<Listed>, Verdict> {
+    ) -> Result<Page, Verdict> {
         let pages = match offset {
             Some(offset) => self.store.list_with_offset(Some(prefix), offset),
             None => self.store.list(Some(prefix)),
         };
-        let found = self.send(Kind::List, deadline, collect(pages)).await?;
-        self.counters.sent(Kind::List, (found.len().saturating_sub(1) / PAGE) as u64);
-        if found.len() > MAX_LISTED {
-            return Err(Verdict::TooMany);
-        }
+        let found = self.send(Kind::List, deadline, collect(pages, most)).await?;
+        self.count_pages(found.len());
+        // Before the filter: a store that knows no offset begins at the beginning.
+        let whole = found.len() < most;
         // No store's order is relied on: a directory lists in the order of its file system.
         let mut listed: Vec<Listed> = found
             .into_iter()
             .filter(|meta| offset.is_none_or(|offset| meta.location > *offset))
-            .map(|meta| Listed { key: meta.location.into(), size: meta.size })
+            .map(Listed::from)
             .collect();
         listed.sort_unstable();
-        Ok(listed)
+        Ok(Page { listed, whole })
+    }
+
+    async fn children_once(
+        &self,
+        prefix: &Path,
+        deadline: &Deadline<'_>,
+    ) -> Result<Children, Verdict> {
+        let listing = self.store.list_with_delimiter(Some(prefix));
+        let found = self.send(Kind::List, deadline, listing).await?;
+        let children = found.common_prefixes.len() + found.objects.len();
+        self.count_pages(children);
+        if children > MAX_LISTED {
+            return Err(Verdict::TooMany);
+        }
+        let mut folders: Vec<String> =
+            found.common_prefixes.into_iter().map(String::from).collect();
+        let mut objects: Vec<Listed> = found.objects.into_iter().map(Listed::from).collect();
+        folders.sort_unstable();
+        objects.sort_unstable();
+        Ok(Children { folders, objects })
+    }
+
+    /// The pages of a listing after its first one, which was counted as it was sent.
+    fn count_pages(&self, listed: usize) {
+        self.counters.sent(Kind::List, (listed.saturating_sub(1) / PAGE) as u64);
     }
 
     /// What is at `path` after a create that did not plainly succeed. `None`: nothing, which proves
@@ -320,18 +406,13 @@ impl Bucket {
     }
 }
 
-/// Reads a listing to its end, or one key past the bound.
+/// Reads a listing to its end, or so many keys of it. The next page is not asked for before a key
+/// of it is wanted.
 async fn collect(
-    mut pages: BoxStream<'static, object_store::Result<ObjectMeta>>,
+    pages: BoxStream<'static, object_store::Result<ObjectMeta>>,
+    most: usize,
 ) -> object_store::Result<Vec<ObjectMeta>> {
-    let mut found = Vec::new();
-    while let Some(meta) = pages.next().await {
-        found.push(meta?);
-        if found.len() > MAX_LISTED {
-            break;
-        }
-    }
-    Ok(found)
+    pages.take(most).try_collect().await
 }
 
 pub(crate) fn parse_key(key: &str) -> Result<Path, Cause> {
@@ -503,6 +584,44 @@ mod tests {
         }
         let listed = bucket.list("probe/pages", None, Purpose::Sweep).await.expect("a listing");
         assert_eq!((listed.len(), bucket.counters().of(Kind::List).sent), (2_001, 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_page_is_one_request_and_says_whether_it_is_all() {
+        let (bucket, _) = faulty();
+        for n in 0..1_001 {
+            let path = Path::from(format!("probe/pages/{n:04}"));
+            bucket.store().put(&path, "".into()).await.expect("a memory store");
+        }
+        let first = bucket.page("probe/pages", None, Purpose::Sweep).await.expect("a page");
+        assert_eq!((first.listed.len(), first.whole), (1_000, false));
+        assert_eq!(bucket.counters().of(Kind::List).sent, 1);
+        let after = Some("probe/pages/0999");
+        let rest = bucket.page("probe/pages", after, Purpose::Sweep).await.expect("a page");
+        assert_eq!((rest.listed.len(), rest.whole), (1, true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn children_are_the_folders_and_objects_of_one_level() {
+        let (bucket, faults) = faulty();
+        let deep = (0..3_000).map(|n| format!("control/edges/b/{n}"));
+        for key in ["control/edges/a/1", "control/edges/x", "control/edgesX/no"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain(deep)
+        {
+            bucket.store().put(&Path::from(key), "".into()).await.expect("a memory store");
+        }
+        let children = bucket.children("control/edges/", Purpose::Claim).await.expect("a listing");
+        assert_eq!(children.folders, ["control/edges/a", "control/edges/b"]);
+        let objects = [Listed { key: "control/edges/x".into(), size: 0 }];
+        assert_eq!(children.objects, objects);
+        assert_eq!(bucket.counters().of(Kind::List).sent, 1);
+        let none = bucket.children("control/none", Purpose::Claim).await;
+        assert_eq!(none, Ok(Children::default()));
+        faults.add(Rule::new(Op::List, Fault::Refused(403)).on("control/edges").always());
+        let denied = bucket.children("control/edges", Purpose::Claim).await;
+        assert!(matches!(denied, Err(ReadError::Denied(_))), "{denied:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -16,6 +16,9 @@ use crate::verdict::{Cause, ReadError};
 /// Successors asked for by GET before a listing is cheaper: twelve GETs cost one LIST.
 const SUCCESSORS: usize = 12;
 
+/// Revisions in one page of a LIST.
+const STRIDE: u64 = 1_000;
+
 /// How often a revision that was listed and is gone on read leads to another listing
 /// (slatedb#1215).
 const RELISTINGS: usize = 3;
@@ -92,6 +95,18 @@ impl Chain {
     /// [`ChainError`]; never an older revision in place of one that cannot be read.
     pub async fn head(&self, purpose: Purpose) -> Result<Option<Head>, ChainError> {
         self.find(purpose).await?.map(Found::decode).transpose()
+    }
+
+    /// Begins at a revision that somebody names, so that [`Chain::head`] needs no listing. False
+    /// when it is not there.
+    ///
+    /// # Errors
+    /// The store gave no answer.
+    pub async fn resume(&self, revision: Revision, purpose: Purpose) -> Result<bool, ReadError> {
+        let body = self.bucket.get(&self.key(revision), purpose).await?;
+        let found = body.map(|body| Found { revision, body });
+        self.remember(found.as_ref());
+        Ok(found.is_some())
     }
 
     /// Appends `content` (canonical JSON) if the head is still `expected`.
@@ -200,10 +215,10 @@ impl Chain {
         head: Option<&Found>,
         purpose: Purpose,
     ) -> Result<Option<Found>, ReadError> {
-        let after = head.map(|head| self.key(head.revision));
+        let known = head.map_or(0, |head| head.revision.number());
         for _ in 0..RELISTINGS {
-            let listed = self.bucket.list(&self.name, after.as_deref(), purpose).await?;
-            let Some(revision) = listed.iter().filter_map(|key| self.revision(key)).max() else {
+            let highest = self.highest(known, purpose).await?;
+            let Some(revision) = Revision::new(highest).filter(|_| highest > known) else {
                 return Ok(None);
             };
             if let Some(body) = self.bucket.get(&self.key(revision), purpose).await? {
@@ -211,6 +226,48 @@ impl Chain {
             }
         }
         Err(ReadError::Store(format!("{} lists a revision that is not there", self.name)))
+    }
+
+    /// The number of the highest revision that listings show after `known`.
+    ///
+    /// One page tells for nearly every chain. Where it does not, pages are looked at in growing
+    /// distances, and then between the last one with a revision and the first one without, so that
+    /// a long history costs its logarithm. A page of a store that lists out of order only makes
+    /// the steps smaller.
+    async fn highest(&self, known: u64, purpose: Purpose) -> Result<u64, ReadError> {
+        let (mut low, mut above, mut reach) = (known, None, 0);
+        loop {
+            let from = match above {
+                None => low.saturating_add(reach),
+                Some(above) => low + between(low, above),
+            };
+            let page = self.bucket.page(&self.name, Some(&self.place(from)), purpose).await?;
+            match self.highest_of(&page.listed) {
+                Some(found) if page.whole => return Ok(found),
+                Some(found) => {
+                    low = found;
+                    reach = (reach * 2).max(STRIDE);
+                }
+                // A page of names that are no revisions hides what comes after it.
+                None if !page.whole => return self.highest_of_all(low, purpose).await,
+                None if from == low => return Ok(low),
+                None => above = Some(from),
+            }
+        }
+    }
+
+    async fn highest_of_all(&self, known: u64, purpose: Purpose) -> Result<u64, ReadError> {
+        let listed = self.bucket.list(&self.name, Some(&self.place(known)), purpose).await?;
+        Ok(self.highest_of(&listed).unwrap_or(known))
+    }
+
+    fn highest_of(&self, listed: &[Listed]) -> Option<u64> {
+        listed.iter().filter_map(|key| self.revision(key)).map(Revision::number).max()
+    }
+
+    /// The place of a revision among the keys, also of revision 0, which is before all others.
+    fn place(&self, number: u64) -> String {
+        format!("{}/{number:020}", self.name)
     }
 
     fn revision(&self, listed: &Listed) -> Option<Revision> {
@@ -250,6 +307,12 @@ impl Found {
     }
 }
 
+/// Half of a wide gap; nothing of one that a page covers.
+fn between(low: u64, above: u64) -> u64 {
+    let gap = above.saturating_sub(low);
+    if gap > STRIDE { gap / 2 } else { 0 }
+}
+
 fn conflict(head: Option<Found>) -> Append {
     match head.map(Found::decode).transpose() {
         Ok(head) => Append::Conflict(head),
@@ -267,11 +330,14 @@ impl fmt::Debug for Chain {
 #[cfg(test)]
 mod tests {
     use object_store::memory::InMemory;
+    use object_store::path::Path;
+    use object_store::{ObjectStore, ObjectStoreExt};
 
     use super::*;
     use crate::Kind;
     use crate::fault::{Fault, FaultStore, Rule};
     use crate::layer::Op;
+    use crate::shuffle::Shuffled;
 
     const NAME: &str = "hosts/shop.example.com";
 
@@ -323,6 +389,62 @@ mod tests {
         let head = reader.head(Purpose::Claim).await.expect("a healthy store").expect("a head");
         assert_eq!(head.revision, revision(500));
         assert!(bucket.counters().of(Kind::Get).sent - before < 20);
+    }
+
+    async fn long(revisions: impl Iterator<Item = u64>, store: Arc<dyn ObjectStore>) -> Bucket {
+        for number in revisions {
+            let key = Path::from(format!("{NAME}/{number:020}"));
+            store.put(&key, "".into()).await.expect("a memory store");
+        }
+        Bucket::new(store, Context::simulated(3, 0))
+    }
+
+    /// The number of the head of a chain whose revisions are empty, and the listings it took.
+    async fn cold(bucket: &Bucket) -> (u64, u64) {
+        let before = bucket.counters().of(Kind::List).sent;
+        let head = chain(bucket).head(Purpose::Claim).await;
+        let Err(ChainError::Malformed(head)) = head else { panic!("{head:?}") };
+        (head.number(), bucket.counters().of(Kind::List).sent - before)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cold_head_costs_the_logarithm_of_its_history() {
+        for (revisions, most) in
+            [(1, 1), (999, 1), (1_000, 3), (1_001, 4), (5_000, 8), (12_345, 12), (40_000, 16)]
+        {
+            let bucket = long(1..=revisions, Arc::new(InMemory::new())).await;
+            let (head, listings) = cold(&bucket).await;
+            assert_eq!(head, revisions);
+            assert!(listings <= most, "{listings} listings for {revisions} revisions");
+        }
+        // The beginning has expired.
+        let bucket = long(70_000..75_000, Arc::new(InMemory::new())).await;
+        assert_eq!(cold(&bucket).await.0, 74_999);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cold_head_needs_no_order_and_passes_foreign_names() {
+        let ctx = Context::simulated(5, 0);
+        let shuffled = Shuffled::wrap(Arc::new(InMemory::new()), &ctx);
+        assert_eq!(cold(&long(1..=3_500, shuffled).await).await.0, 3_500);
+        let bucket = long(1..=2_000, Arc::new(InMemory::new())).await;
+        for n in 0..1_500 {
+            let key = Path::from(format!("{NAME}/00000000000000001500.{n}"));
+            bucket.store().put(&key, "".into()).await.expect("a memory store");
+        }
+        assert_eq!(cold(&bucket).await.0, 2_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_that_somebody_names_needs_no_listing() {
+        let (bucket, _) = faulty();
+        write(&chain(&bucket), 5).await;
+        let (reader, before) = (chain(&bucket), bucket.counters().of(Kind::List).sent);
+        assert_eq!(reader.resume(revision(6), Purpose::Claim).await, Ok(false));
+        assert_eq!(reader.resume(revision(4), Purpose::Claim).await, Ok(true));
+        let head = reader.head(Purpose::Claim).await.expect("a healthy store").expect("a head");
+        assert_eq!(head.revision, revision(5));
+        assert_eq!(bucket.counters().of(Kind::List).sent, before);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! Stores in front of stores: one implementation of the store trait for every wrapper here, so that
 //! a wrapper states only what it changes.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,8 +10,9 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryFutureExt, TryStreamExt, stream};
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    CopyOptions, Extensions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
+    Result,
 };
 
 /// The store a layer stands in front of.
@@ -136,6 +138,27 @@ pub(crate) async fn list_inner(
     pages.try_collect().await
 }
 
+/// The folders and objects directly under `prefix`.
+fn one_level(prefix: Option<&Path>, metas: Vec<ObjectMeta>) -> ListResult {
+    let root = Path::default();
+    let prefix = prefix.unwrap_or(&root);
+    let (mut folders, mut objects) = (BTreeSet::new(), Vec::new());
+    for meta in metas {
+        let Some(mut parts) = meta.location.prefix_match(prefix) else { continue };
+        let folder = match (parts.next(), parts.next()) {
+            (Some(folder), Some(_)) => Some(prefix.clone().join(folder)),
+            _ => None,
+        };
+        drop(parts);
+        match folder {
+            Some(folder) => drop(folders.insert(folder)),
+            None => objects.push(meta),
+        }
+    }
+    let common_prefixes = folders.into_iter().collect();
+    ListResult { common_prefixes, objects, extensions: Extensions::default() }
+}
+
 impl<L: Layer> fmt::Display for Layered<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} over {}", self.layer, self.inner)
@@ -186,8 +209,10 @@ impl<L: Layer> ObjectStore for Layered<L> {
         self.listing(prefix, Some(offset))
     }
 
+    /// Every layer sees the listing that it is: what holds or hides keys holds or hides folders.
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        self.inner.list_with_delimiter(prefix).await
+        let metas = self.layer.list(&self.inner, prefix, None).await?;
+        Ok(one_level(prefix, metas))
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {

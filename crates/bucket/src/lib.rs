@@ -47,7 +47,7 @@ mod open;
 mod verdict;
 
 pub use brake::Brake;
-pub use bucket::{Bucket, Listed, MAX_LISTED, MAX_OBJECT, Outcome};
+pub use bucket::{Bucket, Children, Listed, MAX_LISTED, MAX_OBJECT, Outcome, Page};
 pub use chain::{Append, Chain, ChainError, Head};
 pub use context::{Context, ContextEntropy, Elapsed};
 pub use counters::{Counters, Kind, Tally};

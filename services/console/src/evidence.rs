@@ -1,15 +1,15 @@
 //! Whether anybody could serve a read: refused up front only on complete evidence (db-forward
 //! §7.1).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use carlos_bucket::{Bucket, Purpose};
+use carlos_bucket::{Bucket, Chain, Children, Purpose};
 use carlos_protocol::{
-    ids::{BoxName, Region, Revision},
+    ids::{BoxName, Principal, Region, Revision},
     keys::{self, Key},
     limits,
-    records::{ChainEntry, DB_READ_CAPABILITY, DB_READ_PARAMS_CAPABILITY, Edges, Status, VERSION},
+    records::{DB_READ_CAPABILITY, DB_READ_PARAMS_CAPABILITY, Edges, Status, VERSION},
 };
 use futures::{StreamExt, stream};
 
@@ -98,18 +98,11 @@ fn decide(boxes: &[Serving], region: &Region, needs: Needs) -> Verdict {
 
 async fn gather(bucket: &Bucket) -> Result<Vec<Serving>, Gap> {
     let (edges, status) = futures::join!(
-        bucket.list(keys::EDGES, None, Purpose::Claim),
+        bucket.children(keys::EDGES, Purpose::Claim),
         bucket.list(keys::STATUS, None, Purpose::Claim),
     );
-    let mut heads = BTreeMap::new();
-    let mut names = BTreeSet::new();
-    for listed in edges.map_err(|_| Gap::Listing("edges files"))? {
-        let Ok(Key::Edges(name, revision)) = Key::parse(&listed.key) else {
-            return Err(Gap::ForeignKey(listed.key));
-        };
-        names.insert(name.clone());
-        heads.insert(name, revision); // sorted: the last of a box is its highest
-    }
+    let chains = boxes_of(edges.map_err(|_| Gap::Listing("edges files"))?)?;
+    let mut names = chains.clone();
     for listed in status.map_err(|_| Gap::Listing("status snapshots"))? {
         let Ok(Key::Status(name)) = Key::parse(&listed.key) else {
             return Err(Gap::ForeignKey(listed.key));
@@ -119,17 +112,30 @@ async fn gather(bucket: &Bucket) -> Result<Vec<Serving>, Gap> {
     if names.len() > MAX_BOXES {
         return Err(Gap::TooMany);
     }
-    read_all(bucket, names, &heads).await
+    read_all(bucket, names, &chains).await
+}
+
+/// The boxes that have an edges chain. What is in the chains is not listed: they grow with every
+/// change of a box, for ever.
+fn boxes_of(edges: Children) -> Result<BTreeSet<BoxName>, Gap> {
+    if let Some(object) = edges.objects.into_iter().next() {
+        return Err(Gap::ForeignKey(object.key));
+    }
+    let name = |folder: String| match folder.strip_prefix(keys::EDGES).map(BoxName::parse) {
+        Some(Ok(name)) => Ok(name),
+        _ => Err(Gap::ForeignKey(folder)),
+    };
+    edges.folders.into_iter().map(name).collect()
 }
 
 async fn read_all(
     bucket: &Bucket,
     names: BTreeSet<BoxName>,
-    heads: &BTreeMap<BoxName, Revision>,
+    chains: &BTreeSet<BoxName>,
 ) -> Result<Vec<Serving>, Gap> {
     let looks = names.into_iter().map(|name| {
-        let head = heads.get(&name).copied();
-        look(bucket, name, head)
+        let has_edges = chains.contains(&name);
+        look(bucket, name, has_edges)
     });
     let mut looks = stream::iter(looks).buffered(BOXES_AT_ONCE);
     let mut boxes = Vec::new();
@@ -140,20 +146,13 @@ async fn read_all(
 }
 
 /// Reads one box's two files. `None`: a box that is gone and left only an old status.
-async fn look(
-    bucket: &Bucket,
-    name: BoxName,
-    head: Option<Revision>,
-) -> Result<Option<Serving>, Gap> {
+async fn look(bucket: &Bucket, name: BoxName, has_edges: bool) -> Result<Option<Serving>, Gap> {
     let status = status(bucket, &name).await.ok_or_else(|| Gap::Status(name.clone()))?;
     let fresh = is_fresh(&status, bucket.context().now_unix());
-    let Some(head) = head else {
+    if !has_edges {
         return if fresh { Err(Gap::Edges(name)) } else { Ok(None) };
-    };
-    if status.edges_rev > head.number() {
-        return Err(Gap::Behind(name));
     }
-    let edges = edges(bucket, &name, head).await.ok_or_else(|| Gap::Edges(name.clone()))?;
+    let edges = edges(bucket, &name, status.edges_rev).await?;
     let capable = edges.serves(DB_READ_CAPABILITY);
     let binds = edges.serves(DB_READ_PARAMS_CAPABILITY);
     Ok(Some(Serving { region: edges.region, capable, binds, fresh }))
@@ -165,10 +164,22 @@ async fn status(bucket: &Bucket, name: &BoxName) -> Option<Status> {
     (status.box_name == *name && status.v == VERSION).then_some(status)
 }
 
-async fn edges(bucket: &Bucket, name: &BoxName, head: Revision) -> Option<Edges> {
-    let bytes = object(bucket, &Key::Edges(name.clone(), head)).await?;
-    let edges = Edges::from_bytes(ChainEntry::from_bytes(&bytes).ok()?.content()).ok()?;
-    (edges.box_name == *name && edges.v == VERSION).then_some(edges)
+/// The newest edges file, from the one that the status names on. A box writes its edges before
+/// its status, so there is one request for what comes after it, and it finds nothing.
+async fn edges(bucket: &Bucket, name: &BoxName, named: u64) -> Result<Edges, Gap> {
+    let unreadable = || Gap::Edges(name.clone());
+    let chain = Chain::new(bucket.clone(), keys::edges_chain(name), Principal::from(name));
+    if let Some(named) = Revision::new(named) {
+        match chain.resume(named, Purpose::Claim).await {
+            Ok(true) => {}
+            Ok(false) => return Err(Gap::Behind(name.clone())),
+            Err(_) => return Err(unreadable()),
+        }
+    }
+    let head = chain.head(Purpose::Claim).await.ok().flatten().ok_or_else(unreadable)?;
+    let edges = Edges::from_bytes(&head.content).map_err(|_| unreadable())?;
+    let own = edges.box_name == *name && edges.v == VERSION;
+    if own { Ok(edges) } else { Err(unreadable()) }
 }
 
 async fn object(bucket: &Bucket, key: &Key) -> Option<Bytes> {

@@ -6,13 +6,13 @@ mod common;
 use std::sync::Arc;
 
 use carlos_bucket::{
-    Context,
+    Context, Kind,
     fault::{Fault, FaultStore, Rule},
     layer::Op,
 };
 use carlos_protocol::{
     keys::Key,
-    records::{DB_READ_CAPABILITY, DB_READ_PARAMS_CAPABILITY},
+    records::{self, DB_READ_CAPABILITY, DB_READ_PARAMS_CAPABILITY, Edges},
 };
 use common::{DOOR, READS, Rig, SQL, read_body, rev, rig, rig_with};
 use object_store::memory::InMemory;
@@ -95,6 +95,20 @@ async fn t14_status_snapshots_that_cannot_be_loaded_admit() {
 }
 
 #[tokio::test]
+async fn t14_edges_files_that_cannot_be_loaded_admit() {
+    let context = Context::system();
+    let (store, faults) = FaultStore::wrap(Arc::new(InMemory::new()), &context);
+    let rig = rig_with(store, |config| config).await;
+    rig.edges("box-uk", "uk", &[], false).await;
+    for op in [Op::List, Op::Get] {
+        assert_eq!(answer(&rig).await.as_deref(), Some("DBF-1"));
+        faults.add(Rule::new(op, Fault::Refused(403)).on("control/edges").always());
+        assert_eq!(answer(&rig).await, None);
+        faults.clear();
+    }
+}
+
+#[tokio::test]
 async fn t14_one_missing_snapshot_admits() {
     let rig = none_capable().await;
     rig.edges("box-us", "us", &[], false).await;
@@ -139,4 +153,50 @@ async fn a_snapshot_that_names_later_edges_is_a_gap() {
     assert_eq!(answer(&rig).await.as_deref(), Some("DBF-1"));
     rig.status_of("box-us", "us", 0, 2).await;
     assert_eq!(answer(&rig).await, None);
+}
+
+/// The listings and reads that one look at the evidence takes.
+async fn cost(rig: &Rig) -> [u64; 2] {
+    let sent = || [Kind::List, Kind::Get].map(|kind| rig.bucket.counters().of(kind).sent);
+    let before = sent();
+    rig.get(DOOR).await;
+    let after = sent();
+    [after[0] - before[0], after[1] - before[1]]
+}
+
+/// A box that could serve in every second revision, and cannot in the last.
+async fn flapped(rig: &Rig, revisions: u64) {
+    let name: carlos_protocol::ids::BoxName = "box-uk".parse().unwrap();
+    for number in 2..=revisions {
+        let capable = (number % 2 == 1).then(|| DB_READ_CAPABILITY.parse().unwrap());
+        let edges = Edges {
+            v: records::VERSION,
+            box_name: name.clone(),
+            region: "uk".parse().unwrap(),
+            capabilities: capable.into_iter().collect(),
+            draining: false,
+        };
+        rig.revision(&Key::Edges(name.clone(), rev(number)), &edges).await;
+    }
+}
+
+#[tokio::test]
+async fn a_box_of_5_000_edges_revisions_costs_what_any_box_costs() {
+    let rig = rig().await;
+    rig.get(DOOR).await;
+    let young = cost(&rig).await;
+    assert_eq!(young[0], 2, "the boxes that have edges, and those that have a status");
+    flapped(&rig, 5_000).await;
+    rig.status_of("box-uk", "uk", rig.bucket.context().now_unix(), 5_000).await;
+    assert_eq!(rig.get(DOOR).await.code(), "DBF-1");
+    assert_eq!(cost(&rig).await, young);
+    // It changed once more and died before its next status.
+    let before = rig.keys("control/edges").await.len();
+    rig.edges("box-uk", "uk", &[DB_READ_CAPABILITY], false).await;
+    assert_eq!(before, 5_000);
+    assert_eq!(answer(&rig).await, None);
+    // It started anew and could not read its own chain yet: its status names no revision.
+    rig.status_of("box-uk", "uk", rig.bucket.context().now_unix(), 0).await;
+    let [listings, reads] = cost(&rig).await;
+    assert!(listings <= 2 + 8 && reads <= young[1] + 1, "{listings} listings, {reads} reads");
 }
