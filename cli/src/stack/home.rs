@@ -61,6 +61,12 @@ impl Home {
         Ok(open_store(&file_url(&self.root.join(format!("data-{region}"))))?)
     }
 
+    /// The directories of all buckets.
+    pub(crate) fn buckets(&self, regions: &[Region]) -> Vec<PathBuf> {
+        let data = regions.iter().map(|region| self.root.join(format!("data-{region}")));
+        std::iter::once(self.root.join("deployment")).chain(data).collect()
+    }
+
     /// A directory for the workers' scratch on one box.
     pub(crate) fn scratch(&self, region: &Region) -> Result<PathBuf, HomeError> {
         self.folder(&format!("scratch-{region}"))

@@ -174,8 +174,9 @@ impl Parts {
         }
         let url = self.start_console(&tasks, &shutdown).await?;
         let Self { home, context, options, deployment, token, app, host, replicator, .. } = self;
+        let staging = home.buckets(&options.regions);
         let expiring =
-            expire::expire(deployment.clone(), context.clone(), &RULES, shutdown.clone());
+            expire::expire(deployment.clone(), staging, context.clone(), &RULES, shutdown.clone());
         drop(context.spawn(tasks.track_future(expiring)));
         start_replicator(replicator, &context, &tasks, &shutdown);
         let region = options.regions.last().expect("checked before").clone();
