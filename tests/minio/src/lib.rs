@@ -7,6 +7,7 @@ pub mod offers;
 pub mod programs;
 pub mod proxy;
 pub mod server;
+pub mod settings;
 pub mod source;
 pub mod toy;
 pub mod wire;

@@ -97,7 +97,11 @@ impl World {
 
     /// A deployment whose shop has no replica yet.
     pub async fn bare(server: &'static Server) -> Self {
-        let buckets = Buckets::create(server).await;
+        Self::on(Buckets::create(server).await).await
+    }
+
+    /// The same in these buckets.
+    pub async fn on(buckets: Buckets) -> Self {
         let context = Context::system();
         let bucket = buckets.bucket("operator");
         let operator = Operator::new(bucket.clone());

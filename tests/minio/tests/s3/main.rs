@@ -2,23 +2,30 @@
 //! without it the tests are shown as ignored, with the reason.
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::unwrap_used, clippy::panic)]
 
+mod admin;
 mod conforms;
 mod facts;
+mod lies;
 mod lifecycle;
 mod pages;
 mod rights;
 mod starter;
 mod t1;
+mod t16;
+mod t18;
 mod t5;
+mod t9;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use carlos_bucket::scenario::{SCENARIOS, Scenario};
-use carlos_tests_minio::{Choice, Server};
+use carlos_tests_minio::{Choice, Kind, Server};
 use futures::future::LocalBoxFuture;
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::runtime::Runtime;
+
+use self::t9::Change;
 
 /// Most tests wait for deadlines, not for the machine.
 const AT_ONCE: usize = 8;
@@ -29,15 +36,43 @@ type Test = fn(&'static Server) -> LocalBoxFuture<'static, ()>;
 const TESTS: &[(&str, Test)] = &[
     ("t5::exactly_one_box_runs_each_of_a_thousand_reads", |server| Box::pin(t5::test(server))),
     ("t1::a_read_crosses_regions_and_keys_do_not", |server| Box::pin(t1::test(server))),
+    ("t16::a_whole_life_of_reads_only_creates", |server| Box::pin(t16::test(server))),
+    ("t18::the_result_overtakes_the_last_chunk", |server| Box::pin(t18::test(server))),
+    ("t9::moved", |server| Box::pin(t9::test(server, Change::Moved))),
+    ("t9::recreated", |server| Box::pin(t9::test(server, Change::RecreatedInItsAccount))),
+    ("t9::recreated_elsewhere", |server| {
+        Box::pin(t9::test(server, Change::RecreatedInAnotherAccount))
+    }),
+    ("t9::of_another_class", |server| Box::pin(t9::test(server, Change::OfAnotherClass))),
     ("rights::every_pair", |server| Box::pin(rights::test(server))),
     ("conforms::every_law", |server| Box::pin(conforms::laws(server))),
     ("conforms::with_checksums", |server| Box::pin(conforms::checksums(server))),
     ("conforms::the_probe_on_a_plain_bucket", |server| Box::pin(conforms::plain(server))),
     ("conforms::a_versioned_bucket", |server| Box::pin(conforms::versioned(server))),
+    ("admin::applied_on_a_real_server", |server| Box::pin(admin::applied(server))),
+    ("admin::each_wrong_lifecycle_has_its_code", |server| Box::pin(admin::lifecycles(server))),
+    ("admin::a_versioned_bucket_is_refused", |server| Box::pin(admin::versioned(server))),
+    ("admin::keys_that_reach_too_far_are_found", |server| Box::pin(admin::reach(server))),
     ("facts::failures_are_told_apart", |server| Box::pin(facts::failures(server))),
     ("facts::answers_tell_the_time", |server| Box::pin(facts::clock(server))),
     ("pages::five_thousand_files", |server| Box::pin(pages::test(server))),
     ("facts::a_replaced_file_is_noticed", |server| Box::pin(facts::replaced(server))),
+];
+
+/// Those that only some servers can be asked.
+const ON_MINIO: &[(&str, Test)] =
+    &[("t16::on_a_versioned_minio", |server| Box::pin(t16::versioned(server)))];
+
+type Alone = fn() -> LocalBoxFuture<'static, ()>;
+
+/// Those that need no server but what they start themselves.
+const TOYS: &[(&str, Alone)] = &[
+    ("admin::applied_as_on_amazon", || Box::pin(admin::applied_as_on_amazon())),
+    ("admin::a_wrong_clock_is_found", || Box::pin(admin::clocks())),
+    ("lies::a_window_between_check_and_act", || Box::pin(lies::a_window())),
+    ("lies::an_ignored_condition", || Box::pin(lies::an_ignored_condition())),
+    ("lies::a_refused_free_name", || Box::pin(lies::refused_free_names())),
+    ("lies::an_honest_server_is_not_refused", || Box::pin(lies::an_honest_server())),
 ];
 
 /// What every test runs with.
@@ -69,6 +104,12 @@ impl Stage {
         let mut trials = vec![self.alone("lifecycle::expiry_follows_the_rules", lifecycle::test)];
         trials.extend(SCENARIOS.iter().rev().map(|scenario| self.scenario(*scenario)));
         trials.extend(TESTS.iter().map(|(name, test)| self.on_shared(name, *test)));
+        let minio = self.choice.kind == Ok(Kind::Docker);
+        trials.extend(ON_MINIO.iter().map(|(name, test)| {
+            // Never shown as passed where there is no such server.
+            self.on_shared(name, *test).with_ignored_flag(!minio)
+        }));
+        trials.extend(TOYS.iter().map(|(name, test)| self.on_toys(name, *test)));
         trials.push(self.alone("starter::a_dead_daemon_is_reported", starter::test));
         trials
     }
@@ -88,6 +129,14 @@ impl Stage {
         self.trial(name.to_owned(), move || {
             let server = Server::shared(&stage.choice)?;
             stage.runtime.block_on(test(server));
+            Ok(())
+        })
+    }
+
+    fn on_toys(&self, name: &str, test: Alone) -> Trial {
+        let runtime = Arc::clone(&self.runtime);
+        Trial::test(name.to_owned(), move || {
+            runtime.block_on(test());
             Ok(())
         })
     }
