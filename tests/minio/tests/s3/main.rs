@@ -13,6 +13,7 @@ mod starter;
 mod t1;
 mod t16;
 mod t18;
+mod t4;
 mod t5;
 mod t9;
 
@@ -38,6 +39,8 @@ const TESTS: &[(&str, Test)] = &[
     ("t1::a_read_crosses_regions_and_keys_do_not", |server| Box::pin(t1::test(server))),
     ("t16::a_whole_life_of_reads_only_creates", |server| Box::pin(t16::test(server))),
     ("t18::the_result_overtakes_the_last_chunk", |server| Box::pin(t18::test(server))),
+    ("t4::forgeries_are_left_alone", |server| Box::pin(t4::forgeries(server))),
+    ("t4::forged_answers", |server| Box::pin(t4::answers(server))),
     ("t9::moved", |server| Box::pin(t9::test(server, Change::Moved))),
     ("t9::recreated", |server| Box::pin(t9::test(server, Change::RecreatedInItsAccount))),
     ("t9::recreated_elsewhere", |server| {
