@@ -6,7 +6,7 @@ pub use carlos_protocol::copy::Exit;
 
 /// Every way to end, with what it means, word for word as in `docs/cli.md`. stdout stays empty
 /// unless it is the first.
-pub const MEANINGS: [(Exit, &str); 14] = [
+pub const MEANINGS: [(Exit, &str); 17] = [
     (Exit::Done, "done"),
     (Exit::Unexpected, "something unexpected went wrong"),
     (Exit::Usage, "the command line is not right"),
@@ -20,6 +20,9 @@ pub const MEANINGS: [(Exit, &str); 14] = [
     (Exit::Sql, "the SQL was refused, or failed"),
     (Exit::Changed, "the instance changed, or is moving"),
     (Exit::Busy, "too many reads or requests"),
+    (Exit::Unsound, "carlos doctor found a fault"),
+    (Exit::Unclear, "carlos doctor could not find out everything"),
+    (Exit::NotBuilt, "the command is not part of this build"),
     (Exit::Stopped, "stopped with Ctrl-C"),
 ];
 

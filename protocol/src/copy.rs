@@ -510,6 +510,11 @@ sentences! {
     "DBL-39" [] None, coarser_copy() =
         "the replica keeps only compacted files of the time you named, so this copy is older than \
          its last change before then.";
+
+    /// CLI: a command that this build leaves out.
+    "DBL-40" [] Some(NotBuilt), not_built(command, feature) =
+        "%s is not part of this build. images and releases have it, and so does a build with \
+         --features %s.";
 }
 
 #[cfg(test)]

@@ -63,6 +63,21 @@ pub struct Holder {
     pub role: Role,
 }
 
+impl Right {
+    /// Whether this right is for the object of this name.
+    pub fn covers(&self, key: &str) -> bool {
+        matches(&self.keys, key)
+    }
+}
+
+/// As servers match a policy's resource: `*` is any text.
+fn matches(pattern: &str, key: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == key };
+    let Some(tail) = key.strip_prefix(head) else { return false };
+    let mut ends = tail.char_indices().map(|(at, _)| at).chain([tail.len()]);
+    ends.any(|at| matches(rest, &tail[at..]))
+}
+
 type Row = (Act, &'static str);
 
 const CONSOLE: &[Row] = &[

@@ -1,16 +1,21 @@
 //! `carlos admin`: accounts, tokens, instances, boxes and keys of a deployment, straight on its
 //! bucket with an operator's rights.
 
+mod apply;
 pub mod grants;
 mod instances;
 mod keyfiles;
+pub mod lifecycle;
 mod operator;
 mod policies;
+pub mod state;
+pub mod versioning;
+mod xml;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use carlos_bucket::{Bucket, Context, OpenError, open_existing, open_store, probe};
+use carlos_bucket::{Bucket, Context, OpenError, open_existing, open_store};
 use carlos_protocol::ids::{Account, App, BoxName, Class, Host, Region};
 use carlos_protocol::records::class_refusal;
 use carlos_protocol::time::Seconds;
@@ -57,8 +62,8 @@ enum Command {
     Keys(KeysCommand),
     /// Print the policies that give each service its rights on the buckets, and no more.
     Policies(policies::Policies),
-    /// Check that the bucket keeps the promises that everything here rests on.
-    Doctor,
+    /// Bring the deployment's buckets to the state that Terraform's modules give them.
+    Apply(apply::Apply),
 }
 
 #[derive(Debug, Subcommand)]
@@ -231,13 +236,18 @@ pub(crate) async fn run(admin: Admin, context: Context) -> Result<(), Failure> {
     let url = bucket.ok_or_else(|| {
         Failure::usage("say which bucket: --bucket s3://bucket, or CARLOS_BUCKET.")
     })?;
-    if let Command::Policies(args) = command {
-        return policies::print(&url, args);
+    match command {
+        Command::Policies(args) => policies::print(&url, args),
+        Command::Apply(args) => apply::apply(&url, args).await,
+        command => on_records(command, &url, context).await,
     }
+}
+
+async fn on_records(command: Command, url: &str, context: Context) -> Result<(), Failure> {
     // An account comes before everything else in a new bucket, so a directory may begin with one.
     let opened = match command {
-        Command::Account(AccountCommand::Create { .. }) => open_store(&url),
-        _ => open_existing(&url),
+        Command::Account(AccountCommand::Create { .. }) => open_store(url),
+        _ => open_existing(url),
     };
     let operator = Operator::new(Bucket::new(opened.map_err(|error| not_opened(&error))?, context));
     match command {
@@ -245,9 +255,8 @@ pub(crate) async fn run(admin: Admin, context: Context) -> Result<(), Failure> {
         Command::Member(command) => member(command, &operator).await,
         Command::Token(command) => token(command, &operator).await,
         Command::Instance(command) => instance(command, &operator).await,
-        Command::Box(command) => a_box(command, &operator, &url).await,
-        Command::Doctor => doctor(&operator).await,
-        Command::Keys(_) | Command::Policies(_) => {
+        Command::Box(command) => a_box(command, &operator, url).await,
+        Command::Keys(_) | Command::Policies(_) | Command::Apply(_) => {
             unreachable!("handled before the bucket was opened")
         }
     }
@@ -415,26 +424,6 @@ fn keys(command: KeysCommand, context: &Context) -> Result<(), Failure> {
             keyfiles::make_scoped(&root, &purpose, &out, context)
         }
         KeysCommand::Public { file } => out::lines([read_key(&file)?.public().to_string()]),
-    }
-}
-
-async fn doctor(operator: &Operator) -> Result<(), Failure> {
-    let found = probe::probe(&operator.bucket, Operator::principal().as_str()).await;
-    let code = found.code();
-    match found {
-        probe::Probed::Keeps(report) => {
-            out::say("the bucket keeps its promises.");
-            if !report.conditional_reads {
-                out::say("it ignores If-None-Match on reads: polling costs whole objects.");
-            }
-            Ok(())
-        }
-        probe::Probed::Lies(broken) => {
-            Err(Failure::unexpected(format!("{broken}. nothing may run on it ({code}).")))
-        }
-        probe::Probed::CouldNotTell(cause) => {
-            Err(Failure::unexpected(format!("could not tell: {cause}. try again ({code}).")))
-        }
     }
 }
 

@@ -15,6 +15,22 @@ pub(super) struct Policies {
     /// The data bucket of a region.
     #[arg(long, value_name = "REGION=BUCKET", value_parser = pair::<Region>)]
     data: Vec<(Region, String)>,
+    #[command(flatten)]
+    holders: Holders,
+    /// Whose policies these are.
+    #[arg(long, default_value = "aws")]
+    server: Server,
+    /// The AWS account of the users, for policies of buckets.
+    #[arg(long, value_name = "NUMBER", default_value = "")]
+    aws_account: String,
+    /// One policy for each bucket, instead of one for each user.
+    #[arg(long)]
+    by_bucket: bool,
+}
+
+/// Everybody with keys.
+#[derive(Debug, Args)]
+pub(super) struct Holders {
     /// A console, with the region it stands in.
     #[arg(long, value_name = "NAME=REGION", value_parser = pair::<Principal>)]
     console: Vec<(Principal, String)>,
@@ -30,19 +46,11 @@ pub(super) struct Policies {
     /// A router or private memory host, with its deployment.
     #[arg(long, value_name = "NAME=DEPLOYMENT", value_parser = pair::<Principal>)]
     router: Vec<(Principal, String)>,
-    /// Whose policies these are.
-    #[arg(long, default_value = "aws")]
-    server: Server,
-    /// The AWS account of the users, for policies of buckets.
-    #[arg(long, value_name = "NUMBER", default_value = "")]
-    aws_account: String,
-    /// One policy for each bucket, instead of one for each user.
-    #[arg(long)]
-    by_bucket: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Server {
+/// Who made the server, as far as it makes a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Server {
     Aws,
     Ceph,
     Minio,
@@ -68,7 +76,7 @@ pub(super) fn print(url: &str, args: Policies) -> Result<(), Failure> {
     };
     let by_bucket = args.by_bucket;
     let deployment =
-        Deployment { bucket: bucket.to_owned(), holders: holders(&args)?, data: args.data };
+        Deployment { bucket: bucket.to_owned(), holders: args.holders.read()?, data: args.data };
     let policies = match by_bucket {
         true => deployment.bucket_policies(&dialect),
         false => deployment.user_policies(&dialect),
@@ -76,26 +84,28 @@ pub(super) fn print(url: &str, args: Policies) -> Result<(), Failure> {
     out::json(&policies.into_iter().collect::<Map<String, Value>>())
 }
 
-fn holders(args: &Policies) -> Result<Vec<Holder>, Failure> {
-    let region = |text: &String| {
-        text.parse::<Region>().map_err(|error| Failure::usage(format!("{text}: {error}.")))
-    };
-    let mut holders = Vec::new();
-    let mut add = |name: &Principal, role| holders.push(Holder { name: name.clone(), role });
-    for (name, text) in &args.console {
-        add(name, Role::Console(region(text)?));
+impl Holders {
+    pub(super) fn read(&self) -> Result<Vec<Holder>, Failure> {
+        let region = |text: &String| {
+            text.parse::<Region>().map_err(|error| Failure::usage(format!("{text}: {error}.")))
+        };
+        let mut holders = Vec::new();
+        let mut add = |name: &Principal, role| holders.push(Holder { name: name.clone(), role });
+        for (name, text) in &self.console {
+            add(name, Role::Console(region(text)?));
+        }
+        for (name, text) in &self.agent {
+            add(name, Role::Agent(region(text)?));
+        }
+        self.operator.iter().for_each(|name| add(name, Role::Operator));
+        for (name, mesh) in &self.mesh_node {
+            add(name, Role::MeshNode(mesh.clone()));
+        }
+        for (name, deployment) in &self.router {
+            add(name, Role::Router(deployment.clone()));
+        }
+        Ok(holders)
     }
-    for (name, text) in &args.agent {
-        add(name, Role::Agent(region(text)?));
-    }
-    args.operator.iter().for_each(|name| add(name, Role::Operator));
-    for (name, mesh) in &args.mesh_node {
-        add(name, Role::MeshNode(mesh.clone()));
-    }
-    for (name, deployment) in &args.router {
-        add(name, Role::Router(deployment.clone()));
-    }
-    Ok(holders)
 }
 
 /// `NAME=TEXT`, whose text could not widen a pattern.

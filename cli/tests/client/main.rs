@@ -3,6 +3,7 @@
 
 mod answer;
 mod console;
+mod doctor;
 mod exit_codes;
 mod login;
 mod operators;

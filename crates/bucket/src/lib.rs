@@ -50,12 +50,12 @@ pub use brake::Brake;
 pub use bucket::{Bucket, Children, Listed, MAX_LISTED, MAX_OBJECT, Outcome, Page};
 pub use chain::{Append, Chain, ChainError, Head};
 pub use context::{Context, ContextEntropy, Elapsed};
-pub use counters::{Counters, Kind, Tally};
+pub use counters::{Answer, Counters, Kind, Tally};
 pub use deadline::Purpose;
 pub use guard::WriteOnceGuard;
 pub use open::{
-    OpenError, ProfileError, S3Error, StoreClock, file_url, open_existing, open_store,
-    open_store_with,
+    Address, BucketSettings, OpenError, ProfileError, S3Error, SettingsError, StoreClock, file_url,
+    open_existing, open_settings, open_store, open_store_with, s3_address,
 };
 pub use poller::{Pace, Poller};
 pub use queue::{Queue, QueueWatch};

@@ -4,6 +4,7 @@ mod clock;
 mod failure;
 mod profile;
 mod s3;
+mod settings;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::layer::Inner;
 pub use clock::StoreClock;
 pub use profile::ProfileError;
 pub use s3::S3Error;
+pub use settings::{Address, BucketSettings, SettingsError, open_settings, s3_address};
 
 /// Why a URL gives no store.
 #[derive(Debug, thiserror::Error)]

@@ -13,7 +13,7 @@ const PRINCIPAL: &str = "console";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the deployment bucket cannot be used ({code}): {reason}")]
 pub struct UnusableBucket {
-    /// The probe's stable code, the same that an agent and `carlos admin doctor` give.
+    /// The probe's stable code, the same that an agent and `carlos doctor` give.
     pub code: &'static str,
     /// Which promise it was.
     pub reason: String,

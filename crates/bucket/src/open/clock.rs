@@ -34,6 +34,11 @@ impl StoreClock {
         self.ahead.get().map(|ahead| ahead.load(Ordering::Relaxed))
     }
 
+    /// The clock it compares with.
+    pub(super) fn context(&self) -> &Context {
+        &self.ctx
+    }
+
     fn note(&self, date: &str) {
         let Ok(date) = httpdate::parse_http_date(date) else { return };
         let Ok(since) = date.duration_since(UNIX_EPOCH) else { return };

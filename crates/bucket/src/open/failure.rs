@@ -102,7 +102,7 @@ fn status(text: &str) -> Option<HttpStatus> {
     rest.get(..3)?.parse().ok().map(HttpStatus)
 }
 
-fn code(text: &str) -> Option<String> {
+pub(super) fn code(text: &str) -> Option<String> {
     let (_, rest) = text.split_once("<Code>")?;
     let (code, _) = rest.split_once("</Code>")?;
     let plain = code.len() <= MAX_CODE && code.bytes().all(|byte| byte.is_ascii_alphanumeric());
@@ -110,8 +110,8 @@ fn code(text: &str) -> Option<String> {
 }
 
 /// The cause at the bottom: what the system or the connection says, never what the server does.
-fn innermost(error: &Error) -> String {
-    let mut last: &dyn std::error::Error = error;
+pub(super) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut last = error;
     while let Some(source) = last.source() {
         last = source;
     }

@@ -100,17 +100,17 @@ pub enum S3Error {
 
 /// What an `s3://` URL and the environment say together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
-    bucket: String,
-    prefix: Path,
-    region: String,
-    endpoint: Option<Endpoint>,
+pub(super) struct Place {
+    pub(super) bucket: String,
+    pub(super) prefix: Path,
+    pub(super) region: String,
+    pub(super) endpoint: Option<Endpoint>,
     checksums: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Endpoint {
-    url: String,
+pub(super) struct Endpoint {
+    pub(super) url: String,
     plain_http: bool,
     amazon: bool,
 }
@@ -121,6 +121,20 @@ pub(super) fn open(
     env: Environment<'_>,
     clock: Option<&StoreClock>,
 ) -> Result<Inner, S3Error> {
+    let (place, client) = client(rest, env, clock)?;
+    let store = PlainStore { client, name: place.bucket };
+    match place.prefix.as_ref() {
+        "" => Ok(Arc::new(store)),
+        _ => Ok(Arc::new(PrefixStore::new(store, place.prefix))),
+    }
+}
+
+/// The library's client, with where its bucket is.
+pub(super) fn client(
+    rest: &str,
+    env: Environment<'_>,
+    clock: Option<&StoreClock>,
+) -> Result<(Place, AmazonS3), S3Error> {
     let place = Place::read(rest, env)?;
     let builder = credentials(place.builder(), &place, env)?;
     let builder = match clock {
@@ -130,15 +144,11 @@ pub(super) fn open(
     // The library's TLS asks for the process's provider; a second installation changes nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = builder.build().map_err(|error| S3Error::Client(error.to_string()))?;
-    let store = PlainStore { client, name: place.bucket };
-    match place.prefix.as_ref() {
-        "" => Ok(Arc::new(store)),
-        _ => Ok(Arc::new(PrefixStore::new(store, place.prefix))),
-    }
+    Ok((place, client))
 }
 
 impl Place {
-    fn read(rest: &str, env: Environment<'_>) -> Result<Self, S3Error> {
+    pub(super) fn read(rest: &str, env: Environment<'_>) -> Result<Self, S3Error> {
         let (location, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (bucket, prefix) = location.split_once('/').unwrap_or((location, ""));
         let name = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
@@ -157,12 +167,20 @@ impl Place {
         })
     }
 
-    fn builder(&self) -> AmazonS3Builder {
+    pub(super) fn is_amazon(&self) -> bool {
+        self.endpoint.as_ref().is_none_or(|endpoint| endpoint.amazon)
+    }
+
+    pub(super) fn client_options(&self) -> ClientOptions {
         let plain_http = self.endpoint.as_ref().is_some_and(|endpoint| endpoint.plain_http);
+        client_options().with_allow_http(plain_http)
+    }
+
+    fn builder(&self) -> AmazonS3Builder {
         let builder = AmazonS3Builder::new()
             .with_bucket_name(&self.bucket)
             .with_region(&self.region)
-            .with_client_options(client_options().with_allow_http(plain_http))
+            .with_client_options(self.client_options())
             // A landed create that the library sends again comes back as somebody else's.
             .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
             // One request of the core protocol per object, which every server knows.
@@ -208,9 +226,8 @@ fn credentials(
             None => builder,
         });
     }
-    let is_amazon = place.endpoint.as_ref().is_none_or(|endpoint| endpoint.amazon);
     let container = CONTAINER.iter().any(|(name, _)| has(name));
-    if !is_amazon && !container {
+    if !place.is_amazon() && !container {
         return Err(S3Error::NoKeys);
     }
     Ok(with_all(builder, &CONTAINER, env))
