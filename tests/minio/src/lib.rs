@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::unwrap_used, clippy::panic)]
 
 pub mod admin;
+pub mod busy;
 pub mod deployment;
 pub mod offers;
 pub mod programs;

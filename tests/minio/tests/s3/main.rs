@@ -7,6 +7,7 @@ mod conforms;
 mod facts;
 mod lies;
 mod lifecycle;
+mod live;
 mod pages;
 mod rights;
 mod starter;
@@ -112,6 +113,9 @@ impl Stage {
             // Never shown as passed where there is no such server.
             self.on_shared(name, *test).with_ignored_flag(!minio)
         }));
+        let live =
+            self.on_shared("live::every_answer_is_a_state", |server| Box::pin(live::test(server)));
+        trials.push(live.with_ignored_flag(self.skipped() || live::litestream().is_none()));
         trials.extend(TOYS.iter().map(|(name, test)| self.on_toys(name, *test)));
         trials.push(self.alone("starter::a_dead_daemon_is_reported", starter::test));
         trials
@@ -155,7 +159,10 @@ impl Stage {
         name: String,
         run: impl FnOnce() -> Result<(), Failed> + Send + 'static,
     ) -> Trial {
-        let skipped = self.choice.kind.is_err() && !self.choice.required;
-        Trial::test(name, run).with_ignored_flag(skipped)
+        Trial::test(name, run).with_ignored_flag(self.skipped())
+    }
+
+    fn skipped(&self) -> bool {
+        self.choice.kind.is_err() && !self.choice.required
     }
 }
