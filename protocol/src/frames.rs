@@ -20,7 +20,7 @@ use crate::result::Code;
 use crate::time::Millis;
 
 /// The version of this protocol; both hellos carry it and both must be equal.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Payload bytes a raw frame carries at most.
 pub const MAX_PAYLOAD: usize = FRAME_BYTES - 1;
@@ -59,7 +59,8 @@ pub struct Hello {
     pub sandbox: Option<Sandbox>,
 }
 
-/// What a worker finds in force around itself. The agent decides what it demands.
+/// What a worker finds in force around itself, as the kernel shows it. The agent decides what it
+/// demands.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sandbox {
@@ -69,12 +70,43 @@ pub struct Sandbox {
     pub data_empty: bool,
     /// `/etc/carlos` cannot be read.
     pub config_hidden: bool,
+    /// The user it runs as.
+    pub uid: u32,
     /// No new privileges can be gained.
     pub no_new_privileges: bool,
-    /// The Landlock ABI in force; 0 when the kernel has none.
+    /// No capability is held.
+    pub no_capabilities: bool,
+    /// Neither a core dump nor a debugger of the same user gets at its memory.
+    pub no_dump: bool,
+    /// What the kernel lets it have at most.
+    pub limits: Rlimits,
+    /// The Landlock ABI in force; 0 for none.
     pub landlock_abi: u32,
+    /// The Landlock ABI the kernel offers; 0 when it has none or hides it.
+    pub landlock_offered: u32,
     /// A system call filter is in force on every thread.
     pub seccomp: bool,
+}
+
+/// Hard limits of a process, in bytes and in files; the largest number where there is none.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rlimits {
+    /// Of a core dump.
+    pub core: u64,
+    /// Of writable private memory.
+    pub data: u64,
+    /// Of a file, and so of all scratch: a worker writes one.
+    pub file: u64,
+    /// Open files.
+    pub open: u64,
+}
+
+impl Default for Rlimits {
+    /// No limit.
+    fn default() -> Self {
+        Self { core: u64::MAX, data: u64::MAX, file: u64::MAX, open: u64::MAX }
+    }
 }
 
 /// What will be sent, and the bounds.

@@ -413,8 +413,10 @@ def frame(kind, payload):
 
 
 def frames():
-    sandbox = {"loopback_only": True, "data_empty": True, "config_hidden": True,
-               "no_new_privileges": True, "landlock_abi": 6, "seccomp": True}
+    limits = {"core": 0, "data": 480 << 20, "file": 2 << 30, "open": 64}
+    sandbox = {"loopback_only": True, "data_empty": True, "config_hidden": True, "uid": 62439,
+               "no_new_privileges": True, "no_capabilities": True, "no_dump": True,
+               "limits": limits, "landlock_abi": 6, "landlock_offered": 7, "seccomp": True}
     header = {
         "files": [{"level": 9, "name": f"{1:016x}-{42:016x}.ltx", "size": 512}],
         "target": "0x000000000000002a",
@@ -427,8 +429,8 @@ def frames():
     status = {"outcome": "done", "message": "", "rows": 3, "bytes": len(stream),
               "sha256": sha256(stream).hex()}
     parts = [
-        ("hello", frame(1, canonical({"v": 1}).encode())),
-        ("hello with sandbox", frame(1, canonical({"v": 1, "sandbox": sandbox}).encode())),
+        ("hello", frame(1, canonical({"v": 2}).encode())),
+        ("hello with sandbox", frame(1, canonical({"v": 2, "sandbox": sandbox}).encode())),
         ("header", frame(2, canonical(header).encode())),
         ("file data", frame(3, bytes(range(8)))),
         ("ready", frame(4, canonical(ready).encode())),

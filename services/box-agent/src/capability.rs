@@ -7,7 +7,7 @@ use bytes::Bytes;
 use carlos_bucket::{Append, Chain, ChainError, Pulse, Purpose};
 use carlos_protocol::ids::{Capability, Principal, Revision};
 use carlos_protocol::keys::{Key, edges_chain};
-use carlos_protocol::limits::{PROBE_EVERY, STATUS_EVERY};
+use carlos_protocol::limits::STATUS_EVERY;
 use carlos_protocol::records::{
     self, DB_READ_CAPABILITY, DB_READ_PARAMS_CAPABILITY, Edges, Status,
 };
@@ -138,27 +138,22 @@ impl<'a> Publisher<'a> {
     }
 }
 
-/// Probes at start, every five minutes, and at once after a worker failed to start.
+/// Probes at start, every five minutes, and at once after a worker failed to start; returns when
+/// the agent drains, whatever a worker does.
 pub(crate) async fn keep_ready(agent: &Agent) {
+    tokio::select! {
+        biased;
+        () = agent.draining.cancelled() => {}
+        () = probe_for_ever(agent) => {}
+    }
+}
+
+async fn probe_for_ever(agent: &Agent) {
     let mut said = None;
-    while !agent.draining.is_cancelled() {
-        let wait = match probe(agent).await {
-            Probe::Passed => {
-                agent.set_ready(true);
-                said = None;
-                PROBE_EVERY
-            }
-            Probe::Failed(error) => {
-                agent.set_ready(false);
-                tell_failure(&mut said, error);
-                FAILED_AGAIN
-            }
-            // The last result stands until a probe can run.
-            Probe::Skipped => SKIPPED_AGAIN,
-        };
+    loop {
+        let wait = probe(agent, &mut said).await;
         tokio::select! {
             biased;
-            () = agent.draining.cancelled() => {}
             () = agent.probe_again.notified() => {}
             () = agent.ctx().sleep(wait) => {}
         }
@@ -176,31 +171,56 @@ fn tell_failure(said: &mut Option<String>, error: String) {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Probe {
+enum Verdict {
     Passed,
     Failed(String),
+    /// Says nothing about the worker, so the last result stands.
     Skipped,
 }
 
-/// One hello exchange with a real worker on a connection of its own.
-async fn probe(agent: &Agent) -> Probe {
+/// One probe and its consequence; gives the time until the next. The verdict counts at once, not
+/// only when the probe's worker has stopped, which may take long on a box in trouble.
+async fn probe(agent: &Agent, said: &mut Option<String>) -> Duration {
     let counted = running(&*agent.ports.workers).await;
     let _slot = match agent.admission.admit_probe(counted) {
         Ok(slot) => slot,
         Err(reason) => {
             tracing::debug!(%reason, "the readiness probe is skipped");
-            return Probe::Skipped;
+            return SKIPPED_AGAIN;
         }
     };
     let workers = Arc::clone(&agent.ports.workers);
     let mut worker = WorkerHold::new(agent.ctx().clone(), Arc::clone(&agent.admission), workers);
-    let verdict = match worker.start().await {
-        Ok(connection) => {
-            let talk = Talk::open(agent.ctx(), connection, &agent.config.sandbox).await;
-            talk.map(drop).map_err(|error| error.to_string())
+    let wait = match greet(agent, &mut worker).await {
+        Verdict::Passed => {
+            agent.set_ready(true);
+            *said = None;
+            agent.config.probe_every
         }
-        Err(error) => Err(error.to_string()),
+        Verdict::Failed(error) => {
+            agent.set_ready(false);
+            tell_failure(said, error);
+            FAILED_AGAIN
+        }
+        Verdict::Skipped => SKIPPED_AGAIN,
     };
     worker.stop().await;
-    verdict.map_or_else(Probe::Failed, |()| Probe::Passed)
+    wait
+}
+
+/// One hello exchange with a real worker on a connection of its own.
+async fn greet(agent: &Agent, worker: &mut WorkerHold) -> Verdict {
+    let connection = match worker.start().await {
+        Ok(connection) => connection,
+        Err(error) => return Verdict::Failed(error.to_string()),
+    };
+    match Talk::open(agent.ctx(), connection, &agent.config).await {
+        Ok(_talk) => Verdict::Passed,
+        // The connection is closed by now, and holds no place of its own.
+        Err(error) if error.is_hang_up() && agent.ports.workers.is_crowded().await => {
+            tracing::debug!(%error, "the readiness probe found no place");
+            Verdict::Skipped
+        }
+        Err(error) => Verdict::Failed(error.to_string()),
+    }
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use carlos_bucket::Pace;
 use carlos_protocol::envelope::RootKeys;
-use carlos_protocol::frames::Sandbox;
 use carlos_protocol::ids::{BoxName, Region};
-use carlos_protocol::limits::{READS_PER_BOX, RESTORED_BYTES};
+use carlos_protocol::limits::{PROBE_EVERY, READS_PER_BOX, RESTORED_BYTES};
 use thiserror::Error;
 
 use crate::admission::DiskFloors;
+use crate::walls::Walls;
 
 /// What draining grants the reads a box holds before it ends them: a query's restore is usually
 /// over by then, and it leaves room below the 90 s systemd grants a stopping unit.
@@ -18,10 +18,6 @@ const DRAIN_GRACE: Duration = Duration::from_secs(45);
 /// What reads that did not finish then have to write `interrupted` and to see their workers end:
 /// a worker takes up to 6 s, a slow store's result the rest.
 const DRAIN_END: Duration = Duration::from_secs(20);
-
-/// The Landlock version a worker must report: the first that exists. Later ones add nothing that
-/// the system call filter does not take away as well.
-const LEAST_LANDLOCK: u32 = 1;
 
 /// A setting that is missing or cannot be read.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -71,8 +67,10 @@ pub struct AgentConfig {
     pub slots: usize,
     pub floors: DiskFloors,
     /// The least a worker must report in force; one that reports less is refused.
-    pub sandbox: Sandbox,
+    pub sandbox: Walls,
     pub draining: Draining,
+    /// How often readiness is probed while it holds (`CARLOS_DB_READ_PROBE_SECONDS`).
+    pub probe_every: Duration,
     /// How often the queue is looked at. Tests, whose bucket costs nothing, look oftener.
     pub pace: Pace,
 }
@@ -89,8 +87,9 @@ impl AgentConfig {
             max_restored: RESTORED_BYTES,
             slots: READS_PER_BOX,
             floors: DiskFloors::PRODUCTION,
-            sandbox: both_walls(),
+            sandbox: Walls::full(),
             draining: Draining::default(),
+            probe_every: PROBE_EVERY,
             pace: Pace::default(),
         }
     }
@@ -99,7 +98,7 @@ impl AgentConfig {
     pub fn development(box_name: BoxName, region: Region, roots: RootKeys) -> Self {
         Self {
             floors: DiskFloors::DEVELOPMENT,
-            sandbox: inner_wall(),
+            sandbox: Walls::platform(),
             draining: Draining::DEVELOPMENT,
             ..Self::new(box_name, region, roots)
         }
@@ -127,11 +126,10 @@ impl AgentConfig {
             config.floors.keep_percent =
                 percent.ok_or_else(|| unusable(DISK_PERCENT, "not a number from 0 to 100"))?;
         }
-        config.sandbox = match env.get(SANDBOX).as_deref() {
-            None | Some("full") => both_walls(),
-            Some("inner") => inner_wall(),
-            Some(_) => return Err(unusable(SANDBOX, "neither full nor inner")),
-        };
+        config.probe_every = env.probe_every()?;
+        if let Some(walls) = env.get(SANDBOX) {
+            config.sandbox = walls.parse().map_err(|error| unusable(SANDBOX, error))?;
+        }
         Ok(config)
     }
 }
@@ -145,22 +143,7 @@ const MAX_BYTES: &str = "CARLOS_DB_READ_MAX_BYTES";
 const DISK_FLOOR: &str = "CARLOS_DB_READ_DISK_FLOOR_BYTES";
 const DISK_PERCENT: &str = "CARLOS_DB_READ_DISK_FLOOR_PERCENT";
 const SANDBOX: &str = "CARLOS_DB_READ_SANDBOX";
-
-/// The unit's walls and the worker's own (db-forward §8.3).
-fn both_walls() -> Sandbox {
-    let outer = Sandbox { loopback_only: true, data_empty: true, ..inner_wall() };
-    Sandbox { config_hidden: true, ..outer }
-}
-
-/// The walls that hold without a unit around the worker.
-fn inner_wall() -> Sandbox {
-    Sandbox {
-        no_new_privileges: true,
-        seccomp: true,
-        landlock_abi: LEAST_LANDLOCK,
-        ..Sandbox::default()
-    }
-}
+const PROBE_SECONDS: &str = "CARLOS_DB_READ_PROBE_SECONDS";
 
 /// Variables by name; an empty value counts as unset, as in a unit's `Environment=NAME=`.
 pub(crate) struct Env<'a, F>(pub(crate) &'a F);
@@ -179,6 +162,16 @@ impl<F: Fn(&str) -> Option<String>> Env<'_, F> {
         name: &'static str,
     ) -> Result<T, ConfigError> {
         self.need(name)?.parse().map_err(|error: T::Err| unusable(name, error))
+    }
+
+    /// Never rarer than specified; oftener costs a short-lived process each time.
+    fn probe_every(&self) -> Result<Duration, ConfigError> {
+        let most = PROBE_EVERY.as_secs();
+        match self.number(PROBE_SECONDS)? {
+            None => Ok(PROBE_EVERY),
+            Some(seconds) if (1..=most).contains(&seconds) => Ok(Duration::from_secs(seconds)),
+            Some(_) => Err(unusable(PROBE_SECONDS, format!("not a number from 1 to {most}"))),
+        }
     }
 
     fn number(&self, name: &'static str) -> Result<Option<u64>, ConfigError> {
@@ -210,7 +203,7 @@ mod tests {
         assert_eq!(config.floors, DiskFloors::PRODUCTION);
         assert_eq!(config.max_restored, 2 << 30);
         assert!(config.reads && !config.host_claim && config.roots.is_empty());
-        assert!(config.sandbox.loopback_only && config.sandbox.seccomp);
+        assert_eq!(config.sandbox, Walls::full());
     }
 
     #[test]
@@ -227,7 +220,7 @@ mod tests {
         assert!(!config.reads && config.host_claim);
         assert_eq!(config.max_restored, 1024);
         assert_eq!(config.floors, DiskFloors::DEVELOPMENT);
-        assert_eq!(config.sandbox, inner_wall());
+        assert_eq!(config.sandbox, Walls::inner());
     }
 
     #[test]
@@ -237,6 +230,8 @@ mod tests {
             (PUBLIC_KEYS, "not a key"),
             (MAX_BYTES, "2GiB"),
             (DISK_PERCENT, "101"),
+            (PROBE_SECONDS, "0"),
+            (PROBE_SECONDS, "301"),
             (SANDBOX, "none"),
         ];
         for (name, value) in bad {

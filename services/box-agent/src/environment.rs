@@ -16,6 +16,7 @@
 //! | `CARLOS_DB_READ_DISK_FLOOR_PERCENT` | kept free of the disk | 10 |
 //! | `CARLOS_DB_READ_SANDBOX` | walls a worker must report: `full` or `inner` | `full` |
 //! | `CARLOS_DB_READ_SCRATCH` | where workers make their scratch | `/var/tmp` |
+//! | `CARLOS_DB_READ_PROBE_SECONDS` | how often readiness is probed, at least | 300 |
 //! | `CARLOS_DB_READ_SOCKET` | socket that starts a worker for each connection | workers are children |
 
 use std::io;

@@ -20,6 +20,7 @@ mod read;
 mod replicas;
 mod stop;
 mod verify;
+mod walls;
 mod worker;
 
 pub use admission::DiskFloors;
@@ -30,6 +31,7 @@ pub use disk::{DiskSpace, FolderDisk, Space};
 pub use environment::{Environment, OpenFailure};
 pub use ports::Ports;
 pub use replicas::{Replicas, StoreReplicas};
+pub use walls::{UnknownWall, Wall, Walls};
 #[cfg(target_os = "linux")]
 pub use worker::census::Census;
 #[cfg(target_os = "linux")]

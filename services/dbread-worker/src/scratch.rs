@@ -6,16 +6,19 @@
 //!
 //! ```text
 //! <root>/carlos-dbread-<pid>-<16 lower-case hex digits>/   mode 0700, owned by the worker's user
-//!     lock                                                 empty, mode 0600; flock'ed exclusively
-//!     ...                                                  the restored database
+//!     lock                                                 empty, mode 0400; flock'ed exclusively
+//!     database                                             the restored copy, empty at first
 //! ```
+//!
+//! Both files are there before the worker's sandbox is, in which no file can be made: so what a
+//! worker can fill is one file, and its size limit is the limit of all its scratch.
 //!
 //! The worker holds an exclusive `flock(2)` on `lock` from the moment the directory exists until
 //! its process is gone; the kernel gives it back however the process ends. So whoever can take
 //! the lock knows that the owner is dead, and may remove the directory:
 //!
 //! 1. list `<root>` for directories (not links) with the prefix, owned by the remover's user;
-//! 2. open `lock` (create it when it is missing, never follow a link);
+//! 2. open `lock` for reading (create it when it is missing, never follow a link);
 //! 3. try to take the lock without waiting: held means alive, leave it;
 //! 4. remove the whole directory while holding the lock.
 //!
@@ -38,6 +41,8 @@ use std::path::PathBuf;
 
 use rustix::fs::OFlags;
 use rustix::rand::GetRandomFlags;
+
+use crate::session::DATABASE;
 
 /// Where scratch directories are made when nothing else is configured. On disk on Debian 13,
 /// where `/tmp` is memory (db-forward §8.3).
@@ -90,8 +95,10 @@ impl Scratch {
     fn try_create(root: &Path) -> io::Result<Self> {
         let path = root.join(fresh_name()?);
         DirBuilder::new().mode(0o700).create(&path)?;
-        let lock = lock_options().create_new(true).open(path.join(LOCK_FILE))?;
+        make(&path.join(LOCK_FILE), 0o400)?;
+        let lock = lock_options().open(path.join(LOCK_FILE))?;
         lock.try_lock().map_err(io::Error::from)?;
+        make(&path.join(DATABASE), 0o600)?;
         // A sweep may have taken the directory before the lock was ours: then what is locked is
         // a file without a name.
         if fs::metadata(path.join(LOCK_FILE))?.ino() != lock.metadata()?.ino() {
@@ -147,7 +154,10 @@ fn is_ours(path: &Path) -> bool {
 }
 
 fn remove_if_dead(path: &Path) -> io::Result<bool> {
-    let lock = lock_options().create(true).open(path.join(LOCK_FILE))?;
+    let lock = lock_options().open(path.join(LOCK_FILE)).or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => make(&path.join(LOCK_FILE), 0o400),
+        _ => Err(error),
+    })?;
     match lock.try_lock() {
         Ok(()) => fs::remove_dir_all(path).map(|()| true),
         Err(TryLockError::WouldBlock) => Ok(false),
@@ -155,9 +165,15 @@ fn remove_if_dead(path: &Path) -> io::Result<bool> {
     }
 }
 
+/// Makes an empty file; what is returned can write it, whatever `mode` says.
+fn make(path: &Path, mode: u32) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(mode).open(path)
+}
+
+/// For reading only: a lock that its owner could write to would be a second file to fill.
 fn lock_options() -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.write(true).mode(0o600).custom_flags(SAFE_OPEN.bits() as i32);
+    options.read(true).custom_flags(SAFE_OPEN.bits() as i32);
     options
 }
 

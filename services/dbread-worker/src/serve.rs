@@ -28,6 +28,7 @@ use crate::sandbox::Report;
 use crate::sandbox::SandboxError;
 use crate::scratch::Scratch;
 use crate::session;
+use crate::session::DATABASE;
 use crate::session::Next;
 use crate::session::Session;
 use crate::session::Sink;
@@ -111,7 +112,7 @@ pub fn fence(
     // The first look finds the page that the kernel shares its clock on, through /proc, which is
     // closed afterwards. Without that page every later look would be a system call.
     let _ = life.now();
-    let enclosed = sandbox::enclose(scratch.path(), max_bytes)?;
+    let enclosed = sandbox::enclose(&scratch.path().join(DATABASE), max_bytes)?;
     let voice = connection.try_clone().map(Voice::new).map_err(StartError::Watcher)?;
     let voice = Arc::new(voice);
     let ending = ProcessEnd { voice: Arc::clone(&voice) };
@@ -195,8 +196,13 @@ fn hello(report: &Report) -> Sandbox {
         loopback_only: report.only_loopback,
         data_empty: report.data_empty,
         config_hidden: report.config_unreadable,
+        uid: report.uid,
         no_new_privileges: report.no_new_privs,
+        no_capabilities: report.powerless,
+        no_dump: report.non_dumpable,
+        limits: report.limits,
         landlock_abi: report.landlock_abi,
+        landlock_offered: report.landlock_offered,
         seccomp: report.seccomp,
     }
 }

@@ -46,7 +46,7 @@ fn a_peer_lost_in_a_restore_ends_the_worker_at_once() {
     let (status, after) = worker.end(GRACE + SLACK);
     assert_eq!(status.code(), Some(exit::PEER_LOST.into()));
     assert!(after < SLACK, "{after:?}");
-    assert_eq!(worker.scratch_files(), [""; 0], "no copy is left");
+    assert_eq!(worker.scratch_bytes(), 0, "no copy is left");
 }
 
 #[test]

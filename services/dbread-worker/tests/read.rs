@@ -131,7 +131,7 @@ fn a_byte_too_many_is_refused() {
     worker.write(&Frame::file_data(&bytes).unwrap());
     worker.expect_status(Outcome::BadInput);
     worker.expect_exit(exit::BROKEN_PROTOCOL);
-    assert_eq!(worker.scratch_files(), [""; 0]);
+    assert_eq!(worker.scratch_bytes(), 0);
 }
 
 #[test]

@@ -41,6 +41,7 @@ mod linux {
     use rustix::fs::FileType;
     use rustix::fs::MemfdFlags;
     use rustix::fs::Mode;
+    use rustix::fs::OFlags;
     use rustix::process::Pid;
     use rustix::process::PidfdFlags;
     use rustix::process::Resource;
@@ -75,14 +76,14 @@ mod linux {
         path("list the root", |_| fs::read_dir("/").map(drop)),
         path("list /proc/self/fd", |_| fs::read_dir("/proc/self/fd").map(drop)),
         path("write a file", |p| fs::OpenOptions::new().append(true).open(&p.forbidden).map(drop)),
-        path("make a file", |p| fs::File::create(p.outside.join("made")).map(drop)),
-        path("remove a file", |p| fs::remove_file(p.outside.join("removable"))),
+        call("make a file", |p| fs::File::create(p.outside.join("made")).map(drop)),
+        call("remove a file", |p| fs::remove_file(p.outside.join("removable"))),
         call("start a thread", |_| start_thread()),
         call("start a process", |_| Command::new("/bin/true").status().map(drop)),
         call("make a directory", |p| fs::create_dir(p.outside.join("dir"))),
         call("make a link", |p| std::os::unix::fs::symlink("/", p.outside.join("link"))),
         call("make a pipe in the tree", |p| make_fifo(&p.outside)),
-        path("rename a file", |p| fs::rename(p.outside.join("old"), p.outside.join("new"))),
+        call("rename a file", |p| fs::rename(p.outside.join("old"), p.outside.join("new"))),
         call("change a mode", |p| {
             fs::set_permissions(&p.forbidden, fs::metadata("/")?.permissions())
         }),
@@ -132,7 +133,10 @@ mod linux {
     pub(crate) fn main() {
         let args: Vec<String> = std::env::args().skip(1).collect();
         match args.first().map(String::as_str) {
-            Some("--open") => try_all("open", &place(&args[1])),
+            Some("--open") => {
+                try_all("open", &place(&args[1]));
+                seconds_without_a_sandbox(Path::new(&args[1]));
+            }
             Some("--enclosed") => enclosed(Path::new(&args[1])),
             Some("--list") => println!("{NAME}: test"),
             _ => every_thread_is_enclosed(),
@@ -170,6 +174,7 @@ mod linux {
         }));
         watcher.recv_timeout(Duration::from_secs(10)).unwrap();
         use_scratch(&scratch).unwrap();
+        try_seconds("main", &scratch);
         println!("ready\tscratch\tdone");
         // Held until the test has looked at it from outside.
         let _ = io::stdin().read(&mut [0]);
@@ -178,17 +183,49 @@ mod linux {
         println!("main\texec\t{error}");
     }
 
-    /// What must stay possible in scratch: to make, write, cut, sync, read, rename, remove files.
+    /// What must stay possible: to write, cut, sync, read and empty the one file. And what must
+    /// not: a second file, by any way there is, since nothing would limit the two together.
     fn use_scratch(scratch: &Path) -> io::Result<()> {
-        let file = scratch.join("file");
-        let mut made = fs::File::create(&file)?;
-        made.write_all(b"page after page")?;
-        made.set_len(4)?;
-        made.sync_all()?;
-        assert_eq!(fs::read(&file)?, b"page");
-        assert_eq!(fs::read_dir(scratch)?.count(), 2, "the file and the lock");
-        fs::rename(&file, scratch.join("named"))?;
-        fs::remove_file(scratch.join("named"))
+        let database = scratch.join("database");
+        let mut file = fs::OpenOptions::new().read(true).write(true).open(&database)?;
+        file.write_all(b"page after page")?;
+        file.set_len(4)?;
+        file.sync_all()?;
+        assert_eq!(fs::read(&database)?, b"page");
+        file.set_len(0)
+    }
+
+    type Attempt = fn(&Path) -> io::Result<()>;
+
+    const SECONDS: &[(&str, Attempt)] = &[
+        ("a new file", |dir| fs::File::create(dir.join("second")).map(drop)),
+        ("a file without a name", |dir| {
+            let flags = OFlags::TMPFILE | OFlags::RDWR;
+            Ok(rustix::fs::open(dir, flags, Mode::from_raw_mode(0o600)).map(drop)?)
+        }),
+        ("the lock, written to", |dir| {
+            fs::OpenOptions::new().write(true).open(dir.join("lock")).map(drop)
+        }),
+        ("another name for the first", |dir| {
+            fs::rename(dir.join("database"), dir.join("renamed"))?;
+            fs::rename(dir.join("renamed"), dir.join("database"))
+        }),
+        ("a name taken from the first", |dir| fs::remove_file(dir.join("database"))),
+    ];
+
+    fn try_seconds(who: &str, scratch: &Path) {
+        for (name, attempt) in SECONDS {
+            let outcome =
+                attempt(scratch).map_or_else(|error| format!("{error}"), |()| "done".into());
+            println!("{who}\t{name}\t{outcome}");
+        }
+    }
+
+    /// Without the sandbox each is possible, as this user; with it none is.
+    fn seconds_without_a_sandbox(dir: &Path) {
+        fs::write(dir.join("database"), b"").unwrap();
+        fs::write(dir.join("lock"), b"").unwrap();
+        try_seconds("open", dir);
     }
 
     fn every_thread_is_enclosed() {
@@ -215,6 +252,10 @@ mod linux {
             assert_denied(&outcome, &format!("{} on {thread}", act.name));
         }
         assert_denied(&outcome(&inside, "main", "exec"), "exec");
+        for (second, _) in SECONDS {
+            assert_eq!(outcome(&open, "open", second), "done", "{second} without the sandbox");
+            assert_denied(&outcome(&inside, "main", second), second);
+        }
         println!("test {NAME} ... ok ({} acts on 2 threads, landlock full: {full})", ACTS.len());
     }
 

@@ -10,11 +10,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use carlos_box_agent::{
     AgentConfig, AgentError, CrashHook, CrashPoint, DiskSpace, Draining, Ports, Space,
-    StoreReplicas, run,
+    StoreReplicas, Walls, run,
 };
 use carlos_bucket::{Bucket, Context};
 use carlos_protocol::envelope::RootKeys;
-use carlos_protocol::frames::Sandbox;
 use carlos_replica::Resolution;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -108,7 +107,7 @@ impl Machine {
         let (name, region) = (self.who.parse().unwrap(), "uk".parse().unwrap());
         let config = AgentConfig::development(name, region, roots);
         // The workers here say honestly that nothing confines them.
-        AgentConfig { sandbox: Sandbox::default(), draining: DRAINING, ..config }
+        AgentConfig { sandbox: Walls::none(), draining: DRAINING, ..config }
     }
 
     fn ports(&self, ctx: &Context, power: &Power, fuse: Fuse) -> Ports {

@@ -127,10 +127,9 @@ impl Read<'_> {
     }
 
     async fn start(&self, hold: &mut Hold) -> Result<Talk, Ending> {
-        let least = &self.agent.config.sandbox;
         let started = match hold.worker.start().await {
             Ok(connection) => {
-                let talk = Talk::open(self.ctx(), connection, least).await;
+                let talk = Talk::open(self.ctx(), connection, &self.agent.config).await;
                 talk.map_err(|error| error.to_string())
             }
             Err(error) => Err(error.to_string()),

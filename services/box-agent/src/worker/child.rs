@@ -240,7 +240,13 @@ fn remove_if_dead(path: &Path) -> io::Result<bool> {
     }
 }
 
+// A living owner's lock is for reading only; a directory whose owner died early has none.
 fn open_lock(path: &Path) -> io::Result<File> {
     let no_follow = i32::try_from(OFlags::NOFOLLOW.bits()).expect("O_NOFOLLOW is a small flag");
-    OpenOptions::new().write(true).create(true).mode(0o600).custom_flags(no_follow).open(path)
+    match OpenOptions::new().read(true).custom_flags(no_follow).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            OpenOptions::new().write(true).create_new(true).mode(0o400).open(path)
+        }
+        opened => opened,
+    }
 }

@@ -32,6 +32,13 @@ pub trait WorkerHost: Send + Sync {
 
     /// How many workers run on this box, whoever started them.
     async fn running(&self) -> Result<usize, CountUnknown>;
+
+    /// Whether a connection that was closed before its worker said a word met a host that had no
+    /// place left: places are taken by workers on no connection of this agent's, or nobody can
+    /// tell. Then it says nothing about the worker itself. A host without such a limit says no.
+    async fn is_crowded(&self) -> bool {
+        false
+    }
 }
 
 /// One started worker: the two directions of its connection, and its life.

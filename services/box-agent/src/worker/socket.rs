@@ -34,6 +34,11 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 const RECOUNT_FIRST: Duration = Duration::from_millis(100);
 const RECOUNT_LAST: Duration = Duration::from_secs(2);
 
+/// Looks at the list before workers on it count as somebody else's: a failed one is gone within
+/// a second.
+const CROWD_LOOKS: u32 = 4;
+const CROWD_PAUSE: Duration = Duration::from_millis(500);
+
 /// Starts workers by connecting to a socket.
 pub struct SocketWorkerHost {
     context: Context,
@@ -71,6 +76,21 @@ impl WorkerHost for SocketWorkerHost {
 
     async fn running(&self) -> Result<usize, CountUnknown> {
         self.census.count(&self.context).await
+    }
+
+    /// At its limit the manager closes a connection as it does over a worker that cannot start
+    /// (db-forward §7.1). A worker that has just failed is on the list for a moment, so the count
+    /// gets time to settle.
+    async fn is_crowded(&self) -> bool {
+        for _ in 0..CROWD_LOOKS {
+            let counted = self.running().await;
+            let Ok(running) = counted else { return true };
+            if running <= self.lines.open() {
+                return false;
+            }
+            self.context.sleep(CROWD_PAUSE).await;
+        }
+        true
     }
 }
 
@@ -143,6 +163,12 @@ impl Lines {
     fn still_proven(&self, numbers: &[u64]) -> usize {
         let table = self.table();
         numbers.iter().filter(|number| table.lines.get(number).is_some_and(proves)).count()
+    }
+
+    /// Connections whose other end is held, be it by a worker that has not spoken yet.
+    fn open(&self) -> usize {
+        let open = |line: &Weak<Line>| line.upgrade().is_some_and(|line| !line.is_hung_up());
+        self.table().lines.values().filter(|line| open(line)).count()
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {

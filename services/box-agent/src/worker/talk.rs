@@ -4,11 +4,13 @@ use std::io;
 use std::time::Duration;
 
 use carlos_bucket::Context;
-use carlos_protocol::frames::{self, Frame, FrameDecoder, FrameError, Hello, Sandbox};
+use carlos_protocol::frames::{self, Frame, FrameDecoder, FrameError, Hello};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::hold::Connection;
+use crate::config::AgentConfig;
+use crate::walls::Missing;
 
 /// A worker encloses itself before it answers; a loaded box needs seconds for that, a worker that
 /// needs longer is broken.
@@ -32,8 +34,22 @@ pub(crate) enum TalkError {
     OutOfTurn,
     #[error("the worker speaks version {0} of the protocol")]
     Version(u32),
-    #[error("the worker's sandbox lacks {lacks}: {advice}")]
-    Unconfined { lacks: &'static str, advice: &'static str },
+    #[error(transparent)]
+    Unconfined(#[from] Missing),
+}
+
+impl TalkError {
+    /// The connection was closed before anything was said on it: by a worker that ended, or by a
+    /// manager that had no place for one.
+    pub(crate) fn is_hang_up(&self) -> bool {
+        match self {
+            Self::Closed => true,
+            Self::Failed(error) => {
+                matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Reads frames; a dropped read loses nothing.
@@ -83,11 +99,11 @@ pub(crate) struct Talk {
 }
 
 impl Talk {
-    /// Exchanges hellos and holds the worker's sandbox against the least this box accepts.
+    /// Exchanges hellos and holds the worker's sandbox against what this box demands.
     pub(crate) async fn open(
         ctx: &Context,
         connection: Connection,
-        least: &Sandbox,
+        config: &AgentConfig,
     ) -> Result<Self, TalkError> {
         let mut talk = Self {
             listener: Listener {
@@ -98,7 +114,7 @@ impl Talk {
             speaker: Speaker(connection.writer),
         };
         let hello = ctx.timeout(HELLO_WITHIN, talk.greet()).await;
-        check(&hello.map_err(|_| TalkError::Silent)??, least)?;
+        check(&hello.map_err(|_| TalkError::Silent)??, config)?;
         Ok(talk)
     }
 
@@ -111,86 +127,52 @@ impl Talk {
     }
 }
 
-fn check(hello: &Hello, least: &Sandbox) -> Result<(), TalkError> {
+fn check(hello: &Hello, config: &AgentConfig) -> Result<(), TalkError> {
     if hello.v != frames::VERSION {
         return Err(TalkError::Version(hello.v));
     }
-    let found = hello.sandbox.clone().unwrap_or_default();
-    let outer = [
-        ("a network without any device but loopback", least.loopback_only, found.loopback_only),
-        ("an empty /data", least.data_empty, found.data_empty),
-        ("a closed /etc/carlos", least.config_hidden, found.config_hidden),
-    ];
-    let inner = [
-        ("no_new_privs", least.no_new_privileges, found.no_new_privileges),
-        ("Landlock", true, found.landlock_abi >= least.landlock_abi),
-        ("a system call filter", least.seccomp, found.seccomp),
-    ];
-    demand(&outer, NO_UNIT)?;
-    demand(&inner, NO_KERNEL)
+    // Nothing reported is nothing in force.
+    let report = hello.sandbox.clone().unwrap_or_default();
+    Ok(config.sandbox.check(&report, own_uid(), config.max_restored)?)
 }
 
-fn demand(walls: &[(&'static str, bool, bool)], advice: &'static str) -> Result<(), TalkError> {
-    let missing = walls.iter().find(|(_, wanted, held)| *wanted && !*held);
-    missing.map_or(Ok(()), |(lacks, ..)| Err(TalkError::Unconfined { lacks, advice }))
+#[cfg(target_os = "linux")]
+fn own_uid() -> u32 {
+    rustix::process::getuid().as_raw()
 }
 
-/// A worker cannot build these walls itself: a unit does (db-forward §8.3).
-const NO_UNIT: &str = "run workers under the unit carlos-dbread@.service, or set \
-                       CARLOS_DB_READ_SANDBOX=inner where the walls that a worker builds around \
-                       itself are enough";
-
-const NO_KERNEL: &str =
-    "the kernel, or what filters this container's system calls, has to allow it";
+/// Workers run on Linux only.
+#[cfg(not(target_os = "linux"))]
+fn own_uid() -> u32 {
+    0
+}
 
 #[cfg(test)]
 mod tests {
+    use carlos_protocol::envelope::RootKeys;
+    use carlos_protocol::frames::Sandbox;
+
     use super::*;
+    use crate::walls::Walls;
 
-    fn full() -> Sandbox {
-        Sandbox {
-            loopback_only: true,
-            data_empty: true,
-            config_hidden: true,
-            no_new_privileges: true,
-            landlock_abi: 3,
-            seccomp: true,
-        }
-    }
-
-    fn hello(sandbox: Option<Sandbox>) -> Hello {
-        Hello { v: frames::VERSION, sandbox }
-    }
-
-    #[test]
-    fn a_worker_must_report_every_wall_that_is_demanded() {
-        let lacking: [fn(&mut Sandbox); 6] = [
-            |s| s.loopback_only = false,
-            |s| s.data_empty = false,
-            |s| s.config_hidden = false,
-            |s| s.no_new_privileges = false,
-            |s| s.landlock_abi = 2,
-            |s| s.seccomp = false,
-        ];
-        assert!(check(&hello(Some(full())), &full()).is_ok());
-        for take in lacking {
-            let mut less = full();
-            take(&mut less);
-            let verdict = check(&hello(Some(less.clone())), &full());
-            assert!(matches!(verdict, Err(TalkError::Unconfined { .. })), "{less:?}");
-            assert!(check(&hello(Some(full())), &less).is_ok(), "more than demanded: {less:?}");
-        }
+    fn config(sandbox: Walls) -> AgentConfig {
+        let (name, region) = ("box-1".parse().expect("label"), "uk".parse().expect("label"));
+        AgentConfig { sandbox, ..AgentConfig::new(name, region, RootKeys::default()) }
     }
 
     #[test]
     fn a_worker_that_reports_nothing_passes_only_where_nothing_is_demanded() {
-        assert!(check(&hello(None), &Sandbox::default()).is_ok());
-        assert!(matches!(check(&hello(None), &full()), Err(TalkError::Unconfined { .. })));
+        let silent = Hello { v: frames::VERSION, sandbox: None };
+        assert!(check(&silent, &config(Walls::none())).is_ok());
+        for walls in [Walls::platform(), Walls::inner(), Walls::full()] {
+            let verdict = check(&silent, &config(walls));
+            assert!(matches!(verdict, Err(TalkError::Unconfined(_))));
+        }
     }
 
     #[test]
     fn another_version_is_refused_before_anything_else() {
-        let other = Hello { v: frames::VERSION + 1, sandbox: Some(full()) };
-        assert!(matches!(check(&other, &full()), Err(TalkError::Version(_))));
+        let other = Hello { v: frames::VERSION + 1, sandbox: Some(Sandbox::default()) };
+        assert!(matches!(check(&other, &config(Walls::none())), Err(TalkError::Version(_))));
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use carlos_box_agent::{AgentConfig, CrashHook, CrashPoint, DiskFloors};
 use carlos_bucket::{Chain, Kind, Purpose};
-use carlos_protocol::frames::Sandbox;
+use carlos_protocol::frames::{Sandbox, VERSION};
 use carlos_protocol::keys::{Key, edges_chain};
 use carlos_protocol::records::{DB_READ_CAPABILITY, Edges, Status};
 use carlos_protocol::result::{Code, State};
@@ -47,13 +47,14 @@ async fn a_box_says_that_it_serves_and_pulses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_worker_withdraws_the_capability_and_takes_no_read() {
+async fn t13_a_broken_worker_withdraws_the_capability_and_takes_no_read() {
     let less = Sandbox { seccomp: false, ..Script::default().sandbox };
     let broken = [
         Script { starts: false, ..Script::default() },
-        Script { version: 2, ..Script::default() },
+        Script { version: VERSION + 1, ..Script::default() },
         Script { sandbox: less, ..Script::default() },
         Script { hang: Hang::BeforeHello, ..Script::default() },
+        Script { hang: Hang::Gone, ..Script::default() },
     ];
     for script in broken {
         let world = World::new().await;
@@ -72,7 +73,7 @@ async fn a_broken_worker_withdraws_the_capability_and_takes_no_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_s_worker_that_fails_to_start_is_followed_by_a_probe_at_once() {
+async fn t13_a_read_s_worker_that_fails_to_start_is_followed_by_a_probe_at_once() {
     let world = World::new().await;
     let agent = world.agent("box-1", Script::default()).await;
     agent.workers.follow(Script { starts: false, ..Script::default() });
@@ -83,7 +84,7 @@ async fn a_read_s_worker_that_fails_to_start_is_followed_by_a_probe_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_box_with_two_reads_still_probes_and_takes_no_third() {
+async fn t13_a_box_with_two_reads_still_probes_and_takes_no_third() {
     let world = World::new().await;
     let script = Script { hang: Hang::BeforeReady, ..Script::default() };
     let agent = world.agent("box-1", script).await;
@@ -121,7 +122,7 @@ async fn a_slot_is_held_until_the_worker_has_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn orphans_block_reads_and_skip_probes() {
+async fn t12_orphans_block_reads_and_skip_probes() {
     let world = World::new().await;
     let agent = world.agent("box-1", Script::default()).await;
     agent.workers.seen.orphans.store(1, Ordering::SeqCst);
@@ -134,6 +135,63 @@ async fn orphans_block_reads_and_skip_probes() {
     agent.workers.seen.orphans.store(0, Ordering::SeqCst);
     let asked = world.ask("SELECT 2").await;
     world.rows(&asked).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn t12_a_count_that_fails_is_unknown_and_never_none() {
+    let world = World::new().await;
+    let agent = world.agent("box-1", Script::default()).await;
+    agent.workers.seen.uncounted.store(true, Ordering::SeqCst);
+    let started = agent.workers.seen.started.load(Ordering::SeqCst);
+    let asked = world.ask("SELECT 1").await;
+    world.sleep(400).await;
+    assert_eq!(world.get(&Key::Picked(asked.id)).await, None);
+    assert_eq!(agent.workers.seen.started.load(Ordering::SeqCst), started, "no probe either");
+    assert!(serves(&world, "box-1").await, "the last probe's result stands");
+    agent.workers.seen.uncounted.store(false, Ordering::SeqCst);
+    let asked = world.ask("SELECT 2").await;
+    world.rows(&asked).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn t12_a_box_that_starts_beside_an_orphan_serves_once_it_is_gone() {
+    let world = World::new().await;
+    let workers = world.workers(Script::default());
+    workers.seen.orphans.store(1, Ordering::SeqCst);
+    let ports = world.ports("box-1", Arc::clone(&workers));
+    let agent = world.start(world.config("box-1"), ports, workers).await;
+    world.sleep(60).await;
+    assert!(!serves(&world, "box-1").await);
+    assert_eq!(agent.workers.seen.started.load(Ordering::SeqCst), 0);
+    agent.workers.seen.orphans.store(0, Ordering::SeqCst);
+    world.sleep(6).await;
+    assert!(serves(&world, "box-1").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t13_a_probe_that_found_no_place_says_nothing_and_one_that_had_a_place_does() {
+    let world = World::new().await;
+    let agent = world.agent("box-1", Script::default()).await;
+    agent.workers.seen.crowded.store(true, Ordering::SeqCst);
+    agent.workers.follow(Script { hang: Hang::Gone, ..Script::default() });
+    world.sleep(400).await;
+    assert!(serves(&world, "box-1").await, "closed by a manager at its limit");
+    agent.workers.seen.crowded.store(false, Ordering::SeqCst);
+    world.sleep(6).await;
+    assert!(!serves(&world, "box-1").await, "closed over a worker that cannot start");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t13_a_failed_probe_counts_before_its_worker_has_stopped() {
+    let world = World::new().await;
+    let agent = world.agent("box-1", Script::default()).await;
+    let lingers = Duration::from_secs(3_600);
+    agent.workers.follow(Script { hang: Hang::Gone, lingers, ..Script::default() });
+    world.sleep(310).await;
+    assert!(!serves(&world, "box-1").await);
+    // And it does not keep the agent from stopping.
+    agent.shutdown.cancel();
+    world.ctx.timeout(Duration::from_secs(30), agent.task).await.expect("it stops").unwrap();
 }
 
 fn floors(bytes: u64) -> DiskFloors {
@@ -158,7 +216,7 @@ async fn a_disk_below_its_floor_stays_out_of_the_election() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_reads_on_a_disk_for_one_leave_one_without_room() {
+async fn t12_two_reads_on_a_disk_for_one_leave_one_without_room() {
     let world = World::new().await;
     let script = Script { pause: Duration::from_secs(20), ..Script::default() };
     let workers = world.workers(script);

@@ -237,3 +237,32 @@ async fn a_manager_at_its_limit_closes_what_it_accepted() {
     assert!(link.writer.write_all(b"hello").await.is_err());
     stopped(link).await;
 }
+
+#[tokio::test]
+async fn t13_a_closed_connection_beside_somebody_else_s_workers_says_nothing() {
+    let manager = Manager::new();
+    let host = manager.host();
+    let mut own = host.start().await.unwrap();
+    let _worker = manager.serve(&mut own).await;
+    manager.lists(&["active", "active"]);
+    assert!(host.is_crowded().await, "one of two is nobody's here");
+    manager.stops_answering();
+    assert!(host.is_crowded().await, "nobody can tell");
+}
+
+#[tokio::test]
+async fn t13_a_closed_connection_beside_own_workers_alone_is_a_broken_worker() {
+    let manager = Manager::new();
+    let host = manager.host();
+    let mut own = host.start().await.unwrap();
+    let _worker = manager.serve(&mut own).await;
+    manager.lists(&["active", "failed"]);
+    assert!(!host.is_crowded().await);
+    // The unit that failed is listed a moment longer.
+    manager.lists(&["active", "deactivating"]);
+    let (crowded, ()) = tokio::join!(host.is_crowded(), async {
+        tokio::time::sleep(A_WHILE).await;
+        manager.lists(&["active"]);
+    });
+    assert!(!crowded);
+}

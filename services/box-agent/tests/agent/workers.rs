@@ -1,7 +1,7 @@
 //! A unit stand-in for the worker: it speaks real frames over an in-memory connection and decodes
 //! nothing. What a real worker does is tested with the real one.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use carlos_box_agent::{CountUnknown, StartError, WorkerHost, WorkerLife, WorkerLink};
 use carlos_bucket::Context;
 use carlos_protocol::frames::{
-    Frame, FrameDecoder, Header, Hello, Outcome, Ready, Sandbox, Status, VERSION,
+    Frame, FrameDecoder, Header, Hello, Outcome, Ready, Rlimits, Sandbox, Status, VERSION,
 };
 use carlos_protocol::ids::Digest;
 use carlos_protocol::time::Millis;
@@ -26,6 +26,8 @@ pub(crate) const COPY_TIME: u64 = 1_790_000_000_123;
 pub(crate) enum Hang {
     Never,
     BeforeHello,
+    /// Not at all a hang: it is gone before it says a word.
+    Gone,
     BeforeReady,
     AfterOutput,
 }
@@ -55,8 +57,12 @@ impl Default for Script {
             version: VERSION,
             sandbox: Sandbox {
                 no_new_privileges: true,
-                seccomp: true,
+                no_capabilities: true,
+                no_dump: true,
+                limits: Rlimits { core: 0, data: 1 << 20, file: 1 << 20, open: 64 },
                 landlock_abi: 1,
+                landlock_offered: 1,
+                seccomp: true,
                 ..Sandbox::default()
             },
             hang: Hang::Never,
@@ -79,6 +85,10 @@ pub(crate) struct Seen {
     pub(crate) most: AtomicUsize,
     /// Workers nobody here started.
     pub(crate) orphans: AtomicUsize,
+    /// What the host says of a connection that was closed unheard.
+    pub(crate) crowded: AtomicBool,
+    /// The host cannot count.
+    pub(crate) uncounted: AtomicBool,
     pub(crate) statements: Mutex<Vec<String>>,
     pub(crate) fed: Mutex<Vec<u64>>,
 }
@@ -127,8 +137,15 @@ impl WorkerHost for ScriptedWorkers {
     }
 
     async fn running(&self) -> Result<usize, CountUnknown> {
+        if self.seen.uncounted.load(Ordering::SeqCst) {
+            return Err(CountUnknown("scripted".to_owned()));
+        }
         let orphans = self.seen.orphans.load(Ordering::SeqCst);
         Ok(self.seen.running.load(Ordering::SeqCst) + orphans)
+    }
+
+    async fn is_crowded(&self) -> bool {
+        self.seen.crowded.load(Ordering::SeqCst)
     }
 }
 
@@ -175,6 +192,9 @@ impl Worker {
 
     async fn converse(&mut self, stream: &mut DuplexStream) -> Option<()> {
         self.next(stream).await?;
+        if self.script.hang == Hang::Gone {
+            return None;
+        }
         self.hang_at(Hang::BeforeHello, stream).await;
         let sandbox = Some(self.script.sandbox.clone());
         say(stream, &Frame::Hello(Hello { v: self.script.version, sandbox })).await?;

@@ -39,16 +39,13 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_fallocate,
     libc::SYS_flock,
     libc::SYS_close,
-    // Paths; Landlock says which.
-    libc::SYS_openat,
+    // Paths; Landlock says which. Opening has a condition below; nothing is renamed or removed.
     libc::SYS_newfstatat,
     libc::SYS_fstat,
     libc::SYS_statx,
     libc::SYS_faccessat,
     libc::SYS_faccessat2,
     libc::SYS_readlinkat,
-    libc::SYS_renameat2,
-    libc::SYS_unlinkat,
     libc::SYS_getdents64,
     libc::SYS_getcwd,
     // Memory; mapping and protecting have conditions below.
@@ -82,20 +79,24 @@ const ALLOWED: &[c_long] = &[
 const ALLOWED_HERE: &[c_long] = &[
     libc::SYS_access,
     libc::SYS_lstat,
-    libc::SYS_open,
     libc::SYS_poll,
     libc::SYS_readlink,
-    libc::SYS_rename,
     libc::SYS_stat,
     libc::SYS_time,
-    libc::SYS_unlink,
 ];
 
-#[cfg(target_arch = "aarch64")]
-const ALLOWED_HERE: &[c_long] = &[libc::SYS_renameat];
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_HERE: &[c_long] = &[];
+
+/// Calls that open a path, with the place of their flags among the arguments.
+#[cfg(target_arch = "x86_64")]
+const OPENING: &[(c_long, u8)] = &[(libc::SYS_openat, 2), (libc::SYS_open, 1)];
+
+#[cfg(not(target_arch = "x86_64"))]
+const OPENING: &[(c_long, u8)] = &[(libc::SYS_openat, 2)];
+
+/// Flags that make a file, with a name or without one. `O_TMPFILE` has the bit of `O_DIRECTORY`.
+const MAKING: libc::c_int = libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY);
 
 /// What SQLite and the standard library ask of an open file: its flags, a lock, a copy.
 const FCNTL_COMMANDS: &[libc::c_int] = &[
@@ -122,6 +123,11 @@ fn program() -> Result<BpfProgram, seccompiler::BackendError> {
 fn rules() -> Result<BTreeMap<c_long, Vec<SeccompRule>>, seccompiler::BackendError> {
     let mut rules: BTreeMap<_, _> =
         ALLOWED.iter().chain(ALLOWED_HERE).map(|&call| (call, Vec::new())).collect();
+    // The one file of scratch exists already: there is no second to fill the disk with.
+    let never_making = MaskedEq(MAKING.unsigned_abs().into());
+    for (call, flags) in OPENING {
+        rules.insert(*call, vec![only_if(*flags, never_making.clone(), 0)?]);
+    }
     // No memory is both filled by this process and executed.
     let never_executable = MaskedEq(libc::PROT_EXEC.unsigned_abs().into());
     rules.insert(libc::SYS_mmap, vec![only_if(2, never_executable.clone(), 0)?]);
@@ -172,6 +178,11 @@ mod tests {
             libc::SYS_io_uring_setup,
             libc::SYS_ioctl,
             libc::SYS_prctl,
+            libc::SYS_memfd_create,
+            libc::SYS_openat2,
+            libc::SYS_mkdirat,
+            libc::SYS_renameat2,
+            libc::SYS_unlinkat,
         ] {
             assert!(!rules.contains_key(&call), "system call {call}");
         }

@@ -17,6 +17,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use carlos_protocol::frames::Rlimits;
 use rustix::process::DumpableBehavior;
 use rustix::process::Resource;
 use rustix::process::Rlimit;
@@ -76,15 +77,17 @@ pub struct Enclosed {
     view: View,
     landlock: walls::Landlocked,
     dumpable: bool,
+    limits: Rlimits,
 }
 
 /// Takes from the calling thread, which must be the only one, what can be taken before other
-/// threads exist. Writing is left under `scratch` only, in files of at most `file_limit` bytes.
+/// threads exist. Of all paths `database` is left, a file that exists, to be read and written up to
+/// `file_limit` bytes: so this is also the limit of all that the process can put on the disk.
 ///
 /// # Errors
 /// [`SandboxError`] when there are other threads or the kernel refuses a step. A kernel without
 /// Landlock, or with less of it, is no error: the report says so and its reader decides.
-pub fn enclose(scratch: &Path, file_limit: u64) -> Result<Enclosed, SandboxError> {
+pub fn enclose(database: &Path, file_limit: u64) -> Result<Enclosed, SandboxError> {
     // Opened now, read later: nothing under /proc opens once Landlock is in force.
     let status = File::open(STATUS).map_err(|cause| step("open /proc/self/status", cause))?;
     let threads = read_status(&status).threads;
@@ -99,7 +102,8 @@ pub fn enclose(scratch: &Path, file_limit: u64) -> Result<Enclosed, SandboxError
     let behavior = rustix::process::dumpable_behavior().map_err(|e| step("dumpable", e.into()))?;
     let dumpable = behavior != DumpableBehavior::NotDumpable;
     set_limits(file_limit)?;
-    Ok(Enclosed { status, view, landlock: walls::restrict_to(scratch), dumpable })
+    let landlock = walls::restrict_to(database);
+    Ok(Enclosed { status, view, landlock, dumpable, limits: limits_in_force() })
 }
 
 impl Enclosed {
@@ -110,8 +114,8 @@ impl Enclosed {
     /// kernel shows less than it was asked for.
     pub fn seal(self) -> Result<Report, SandboxError> {
         filter::apply_to_all_threads().map_err(SandboxError::Filter)?;
-        let report =
-            Report::new(&read_status(&self.status), self.view, self.landlock, self.dumpable);
+        let status = read_status(&self.status);
+        let report = Report::new(&status, self.view, self.landlock, self.dumpable, self.limits);
         match report.missing() {
             None => Ok(report),
             Some(wall) => Err(SandboxError::NotInForce(wall)),
@@ -143,6 +147,17 @@ fn set_limits(file_limit: u64) -> Result<(), SandboxError> {
             .map_err(|e| step("resource limits", e.into()))?;
     }
     Ok(())
+}
+
+/// Read back. No limit reads as the largest number.
+fn limits_in_force() -> Rlimits {
+    let hard = |resource| rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
+    Rlimits {
+        core: hard(Resource::Core),
+        data: hard(Resource::Data),
+        file: hard(Resource::Fsize),
+        open: hard(Resource::Nofile),
+    }
 }
 
 fn read_status(file: &File) -> Status {

@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use carlos_protocol::frames::Rlimits;
+
 use super::walls::Landlocked;
 
 /// Network devices of the process's own network namespace, one a line after two lines of heading.
@@ -33,6 +35,10 @@ pub struct Report {
     pub landlock: Level,
     /// Version of Landlock whose rights are enforced; 0 for none.
     pub landlock_abi: u32,
+    /// Version of Landlock that the kernel offers; 0 when it has none or hides it.
+    pub landlock_offered: u32,
+    /// Hard limits.
+    pub limits: Rlimits,
     /// The kernel shows a system call filter on this process.
     pub seccomp: bool,
     /// The kernel shows `NoNewPrivs: 1`.
@@ -54,10 +60,18 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn new(status: &Status, view: View, landlock: Landlocked, dumpable: bool) -> Self {
+    pub(super) fn new(
+        status: &Status,
+        view: View,
+        landlock: Landlocked,
+        dumpable: bool,
+        limits: Rlimits,
+    ) -> Self {
         Self {
             landlock: landlock.level,
             landlock_abi: landlock.abi,
+            landlock_offered: landlock.offered,
+            limits,
             // 2 is SECCOMP_MODE_FILTER.
             seccomp: status.seccomp == 2,
             no_new_privs: status.no_new_privs == 1,
@@ -160,19 +174,19 @@ mod tests {
 
     #[test]
     fn a_wall_that_does_not_stand_is_named() {
-        let landlock = Landlocked { level: Level::None, abi: 0 };
         let view =
             View { only_loopback: false, data_empty: false, config_unreadable: false, uid: 1 };
+        let landlock = Landlocked { level: Level::None, abi: 0, offered: 0 };
+        let report = |status: &Status, dumpable| {
+            Report::new(status, view, landlock, dumpable, Rlimits::default())
+        };
         let standing = Status { capabilities: Some(0), no_new_privs: 1, seccomp: 2, threads: 2 };
-        assert_eq!(Report::new(&standing, view, landlock, false).missing(), None);
-        let dumpable = Report::new(&standing, view, landlock, true);
-        assert_eq!(dumpable.missing(), Some("non-dumpability"));
+        assert_eq!(report(&standing, false).missing(), None);
+        assert_eq!(report(&standing, true).missing(), Some("non-dumpability"));
         let powerful = Status { capabilities: Some(1), ..standing };
-        let powerful = Report::new(&powerful, view, landlock, false);
-        assert_eq!(powerful.missing(), Some("the loss of capabilities"));
+        assert_eq!(report(&powerful, false).missing(), Some("the loss of capabilities"));
         let strict = Status { seccomp: 1, ..standing };
-        let strict = Report::new(&strict, view, landlock, false);
-        assert_eq!(strict.missing(), Some("the system call filter"));
+        assert_eq!(report(&strict, false).missing(), Some("the system call filter"));
     }
 
     #[test]

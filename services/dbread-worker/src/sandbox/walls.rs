@@ -1,4 +1,4 @@
-//! Landlock: no path but those under the scratch directory.
+//! Landlock: no path but that of the one file a worker restores to.
 
 use std::error::Error;
 use std::path::Path;
@@ -30,39 +30,36 @@ pub(super) struct Landlocked {
     pub(super) level: Level,
     /// Version of Landlock whose rights are enforced: at most [`WANTED`], 0 for none.
     pub(super) abi: u32,
+    /// Version the kernel offers, also above [`WANTED`]; 0 when it has none or hides it.
+    pub(super) offered: u32,
 }
 
-/// Binds the calling thread to `scratch`, as far as the running kernel can.
-pub(super) fn restrict_to(scratch: &Path) -> Landlocked {
-    match ruleset(scratch) {
+/// Binds the calling thread to `database`, as far as the running kernel can.
+pub(super) fn restrict_to(database: &Path) -> Landlocked {
+    match ruleset(database) {
         Ok(status) => enforced(&status),
         Err(error) => {
             tracing::warn!(%error, "landlock could not be put in force");
-            Landlocked { level: Level::None, abi: 0 }
+            // What went wrong was not its absence.
+            Landlocked { level: Level::None, abi: 0, offered: WANTED as u32 }
         }
     }
 }
 
-fn ruleset(scratch: &Path) -> Result<RestrictionStatus, Box<dyn Error>> {
+fn ruleset(database: &Path) -> Result<RestrictionStatus, Box<dyn Error>> {
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(WANTED))?
         .handle_access(AccessNet::from_all(WANTED))?
         .scope(Scope::from_all(WANTED))?
         .create()?
-        .add_rule(PathBeneath::new(PathFd::new(scratch)?, scratch_rights()))?
+        .add_rule(PathBeneath::new(PathFd::new(database)?, database_rights()))?
         .restrict_self()?;
     Ok(status)
 }
 
-/// What restoring and reading a database takes: plain files, made, written, read and removed.
-/// No directory, link, device, pipe or socket is made, and nothing is executed.
-fn scratch_rights() -> BitFlags<AccessFs> {
-    AccessFs::ReadFile
-        | AccessFs::ReadDir
-        | AccessFs::WriteFile
-        | AccessFs::Truncate
-        | AccessFs::MakeReg
-        | AccessFs::RemoveFile
+/// What restoring and reading a database takes. Nothing is made, renamed or removed.
+fn database_rights() -> BitFlags<AccessFs> {
+    AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate
 }
 
 fn enforced(status: &RestrictionStatus) -> Landlocked {
@@ -71,9 +68,10 @@ fn enforced(status: &RestrictionStatus) -> Landlocked {
         RulesetStatus::PartiallyEnforced => Level::Partial,
         RulesetStatus::NotEnforced => Level::None,
     };
-    let abi = match status.landlock {
-        LandlockStatus::Available { effective_abi, .. } if level != Level::None => effective_abi,
+    let offered = match status.landlock {
+        LandlockStatus::Available { effective_abi, .. } => effective_abi,
         _ => ABI::Unsupported,
     };
-    Landlocked { level, abi: abi.min(WANTED) as u32 }
+    let abi = if level == Level::None { ABI::Unsupported } else { offered.min(WANTED) };
+    Landlocked { level, abi: abi as u32, offered: offered as u32 }
 }

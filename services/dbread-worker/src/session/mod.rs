@@ -53,7 +53,7 @@ mod outlet;
 mod receiving;
 
 /// Name of the restored database in the scratch directory.
-const DATABASE: &str = "database";
+pub const DATABASE: &str = "database";
 
 /// Where a session's frames go.
 pub trait Sink {

@@ -1,6 +1,9 @@
 //! The planned files on their way into the restored database.
 
 use std::fmt;
+use std::fs::File;
+use std::fs::OpenOptions;
+use std::io;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -36,7 +39,8 @@ impl Receiving {
         let left = files.iter().map(|file| file.size).sum();
         // Nobody reads the copy after this process, so nothing is flushed to the disk.
         let options = RestoreOptions { max_bytes: bounds.restored_bytes, durable: false };
-        let restore = Restore::create(database, files, options).map_err(|e| unrestored(&e))?;
+        let file = open(database).map_err(|e| unrestored(&RestoreError::Io(e)))?;
+        let restore = Restore::into_file(file, files, options).map_err(|e| unrestored(&e))?;
         Ok(Self { restore, left, target: header.target, bounds })
     }
 
@@ -70,6 +74,19 @@ impl Receiving {
 impl fmt::Debug for Receiving {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Receiving").field("left", &self.left).finish_non_exhaustive()
+    }
+}
+
+/// The file that was made before the sandbox, in which none can be made. Where there is no sandbox,
+/// a session makes its own.
+fn open(database: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    match options.open(database) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            options.create_new(true).open(database)
+        }
+        opened => opened,
     }
 }
 

@@ -233,6 +233,14 @@ impl Worker {
     }
 }
 
+impl Worker {
+    /// Bytes of the copies that lie in the scratch root.
+    pub(crate) fn scratch_bytes(&self) -> u64 {
+        let dirs = std::fs::read_dir(&self.scratch).unwrap();
+        dirs.map(|dir| dir.unwrap().path().join("database").metadata().unwrap().len()).sum()
+    }
+}
+
 impl Drop for Worker {
     fn drop(&mut self) {
         // A test that failed must leave no worker behind.
