@@ -116,7 +116,8 @@ pub async fn absence_is_an_answer(bucket: &Bucket) -> Result<(), Breach> {
     Ok(())
 }
 
-/// A listing is sorted, complete at once, and does not look into folders with a longer name.
+/// A listing is sorted, complete at once, and does not look into folders with a longer name; a
+/// folder's own folders and objects are told apart.
 ///
 /// # Errors
 /// [`Breach`]
@@ -132,6 +133,12 @@ pub async fn a_listing_shows_its_folder(bucket: &Bucket) -> Result<(), Breach> {
     let after = format!("{folder}/out/00000002");
     let rest = list(bucket, &format!("{folder}/out/"), Some(&after)).await?;
     ensure!(rest == expected[2..], "after the second: {rest:?}");
+    let children = bucket.children(&format!("{folder}/"), Purpose::Result).await;
+    let children = children.map_err(|error| Breach(format!("folders of {folder}: {error}")))?;
+    let folders = ["out", "outer"].map(|name| format!("{folder}/{name}"));
+    ensure!(children.folders == folders, "the folders of {folder} are {:?}", children.folders);
+    let objects: Vec<&str> = children.objects.iter().map(|listed| &*listed.key).collect();
+    ensure!(objects == [format!("{folder}/out2")], "the objects of {folder} are {objects:?}");
     Ok(())
 }
 
@@ -151,6 +158,10 @@ pub async fn a_long_listing_is_whole(bucket: &Bucket) -> Result<(), Breach> {
     ensure!(created == PAGE_AND_ONE, "{created} of {PAGE_AND_ONE} creates succeeded");
     let listed = list(bucket, &folder, None).await?;
     ensure!(listed == keys, "{} of {PAGE_AND_ONE} keys listed in order", listed.len());
+    let page = bucket.page(&folder, None, Purpose::Result).await;
+    let page = page.map_err(|error| Breach(format!("a page of {folder}: {error}")))?;
+    let (keys_in_page, whole) = (page.listed.len(), page.whole);
+    ensure!(keys_in_page == PAGE_AND_ONE - 1 && !whole, "a page of {keys_in_page}, whole: {whole}");
     // A start that names no object, as the queue's does.
     let later = list(bucket, &folder, Some(&format!("{folder}/0000050"))).await?;
     ensure!(later == keys[500..], "{} of {} later keys", later.len(), PAGE_AND_ONE - 500);
