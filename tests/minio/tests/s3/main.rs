@@ -19,7 +19,7 @@ mod t5;
 mod t9;
 
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use carlos_bucket::scenario::{SCENARIOS, Scenario};
 use carlos_tests_minio::{Choice, Kind, Server};
@@ -36,7 +36,6 @@ type Test = fn(&'static Server) -> LocalBoxFuture<'static, ()>;
 
 /// Those that run on the server all share.
 const TESTS: &[(&str, Test)] = &[
-    ("t5::exactly_one_box_runs_each_of_a_thousand_reads", |server| Box::pin(t5::test(server))),
     ("t1::a_read_crosses_regions_and_keys_do_not", |server| Box::pin(t1::test(server))),
     ("t16::a_whole_life_of_reads_only_creates", |server| Box::pin(t16::test(server))),
     ("t18::the_result_overtakes_the_last_chunk", |server| Box::pin(t18::test(server))),
@@ -62,6 +61,13 @@ const TESTS: &[(&str, Test)] = &[
     ("pages::five_thousand_files", |server| Box::pin(pages::test(server))),
     ("facts::a_replaced_file_is_noticed", |server| Box::pin(facts::replaced(server))),
 ];
+
+/// Those that are held to a time, and run while no other does.
+const TIMED: &[(&str, Test)] =
+    &[("t5::exactly_one_box_runs_each_of_a_thousand_reads", |server| Box::pin(t5::test(server)))];
+
+/// Read by every test while it runs, and written by those of [`TIMED`].
+static QUIET: RwLock<()> = RwLock::new(());
 
 /// Those that only some servers can be asked.
 const ON_MINIO: &[(&str, Test)] =
@@ -106,6 +112,7 @@ impl Stage {
         // The long ones first, so that they are not what the others end up waiting for; among the
         // scenarios those are the last.
         let mut trials = vec![self.alone("lifecycle::expiry_follows_the_rules", lifecycle::test)];
+        trials.extend(TIMED.iter().map(|(name, test)| self.timed(name, *test)));
         trials.extend(SCENARIOS.iter().rev().map(|scenario| self.scenario(*scenario)));
         trials.extend(TESTS.iter().map(|(name, test)| self.on_shared(name, *test)));
         let minio = self.choice.kind == Ok(Kind::Docker);
@@ -140,9 +147,21 @@ impl Stage {
         })
     }
 
+    fn timed(&self, name: &str, test: Test) -> Trial {
+        let stage = self.clone();
+        let trial = Trial::test(name.to_owned(), move || {
+            let server = Server::shared(&stage.choice)?;
+            let _alone = QUIET.write().unwrap_or_else(PoisonError::into_inner);
+            stage.runtime.block_on(test(server));
+            Ok(())
+        });
+        trial.with_ignored_flag(self.skipped())
+    }
+
     fn on_toys(&self, name: &str, test: Alone) -> Trial {
         let runtime = Arc::clone(&self.runtime);
         Trial::test(name.to_owned(), move || {
+            let _others = QUIET.read().unwrap_or_else(PoisonError::into_inner);
             runtime.block_on(test());
             Ok(())
         })
@@ -159,7 +178,11 @@ impl Stage {
         name: String,
         run: impl FnOnce() -> Result<(), Failed> + Send + 'static,
     ) -> Trial {
-        Trial::test(name, run).with_ignored_flag(self.skipped())
+        let trial = Trial::test(name, || {
+            let _others = QUIET.read().unwrap_or_else(PoisonError::into_inner);
+            run()
+        });
+        trial.with_ignored_flag(self.skipped())
     }
 
     fn skipped(&self) -> bool {

@@ -125,16 +125,24 @@ impl Stage {
         assert_eq!(ran.code, Some(0), "{between:?}: {ran:?}");
         assert_eq!(ran.stdout, self.rows, "{between:?}");
         assert!(self.listings_after_the_result(id) > 0, "{between:?}: no listing after the result");
+        let looks = self.front.seen(&id.to_string());
+        let first = looks.iter().find(|seen| is_result(seen) || seen.asked.kind == Kind::List);
+        // What makes all of this hold: no listing is trusted that is older than the result.
+        assert!(first.is_some_and(is_result), "{between:?}: the first look was {first:?}");
         let last = self.front.seen(&format!("{id}{LAST}"));
         assert!(last.iter().any(found), "{between:?}: {last:?}");
     }
 
     fn listings_after_the_result(&self, id: ReadId) -> usize {
         let looks = self.front.seen(&id.to_string());
-        let is_result = |seen: &Seen| seen.asked.key.ends_with("/result.json") && found(seen);
-        let Some(at) = looks.iter().position(is_result) else { return 0 };
+        let told = |seen: &Seen| is_result(seen) && found(seen);
+        let Some(at) = looks.iter().position(told) else { return 0 };
         looks[at..].iter().filter(|seen| seen.asked.kind == Kind::List).count()
     }
+}
+
+fn is_result(seen: &Seen) -> bool {
+    seen.asked.key.ends_with("/result.json")
 }
 
 fn found(seen: &Seen) -> bool {
