@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,7 +15,7 @@ use object_store::{
 
 use crate::Context;
 use crate::brake::Brake;
-use crate::counters::{Counters, Kind};
+use crate::counters::{Answer, Counters, Kind};
 use crate::deadline::{Deadline, Purpose};
 use crate::verdict::{Cause, ReadError, Verdict};
 
@@ -82,6 +83,16 @@ pub struct Children {
     pub folders: Vec<String>,
     /// The objects, sorted.
     pub objects: Vec<Listed>,
+}
+
+impl Children {
+    /// The folders' and objects' names behind `prefix`, the folder that was listed, as far as they
+    /// are names of this kind.
+    pub fn names<'a, T: FromStr>(&'a self, prefix: &'a str) -> impl Iterator<Item = T> + 'a {
+        let objects = self.objects.iter().map(|listed| &listed.key);
+        let names = self.folders.iter().chain(objects);
+        names.filter_map(move |key| key.strip_prefix(prefix)?.parse().ok())
+    }
 }
 
 /// A bucket with this process's clock, brake and counters. Clones share all three; make one per
@@ -348,7 +359,7 @@ impl Bucket {
 
     /// The pages of a listing after its first one, which was counted as it was sent.
     fn count_pages(&self, listed: usize) {
-        self.counters.sent(Kind::List, (listed.saturating_sub(1) / PAGE) as u64);
+        self.counters.further_pages((listed.saturating_sub(1) / PAGE) as u64);
     }
 
     /// What is at `path` after a create that did not plainly succeed. `None`: nothing, which proves
@@ -390,18 +401,14 @@ impl Bucket {
             // A request cut at once may land all the same; it is better not sent.
             return Err(Verdict::TimedOut);
         }
-        self.counters.sent(kind, 1);
+        self.counters.sent(kind);
         let Ok(answer) = self.ctx.timeout(allowed, request).await else {
-            self.counters.unclear(kind);
+            self.counters.note(kind, Answer::TimedOut);
             return Err(Verdict::TimedOut);
         };
         let answer = answer.map_err(|error| Verdict::of(&error));
+        self.counters.note(kind, Answer::of(&answer));
         self.brake.record(&self.ctx, matches!(answer, Err(Verdict::Throttled)));
-        match &answer {
-            Err(Verdict::Throttled) => self.counters.throttled(kind),
-            Err(Verdict::Unclear(_)) => self.counters.unclear(kind),
-            _ => {}
-        }
         answer
     }
 }
@@ -435,6 +442,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
+    use carlos_protocol::ids::Principal;
     use object_store::memory::InMemory;
 
     use super::*;
@@ -616,6 +624,8 @@ mod tests {
         assert_eq!(children.folders, ["control/edges/a", "control/edges/b"]);
         let objects = [Listed { key: "control/edges/x".into(), size: 0 }];
         assert_eq!(children.objects, objects);
+        let names: Vec<Principal> = children.names("control/edges/").collect();
+        assert_eq!(names.iter().map(|name| name.as_str()).collect::<Vec<_>>(), ["a", "b", "x"]);
         assert_eq!(bucket.counters().of(Kind::List).sent, 1);
         let none = bucket.children("control/none", Purpose::Claim).await;
         assert_eq!(none, Ok(Children::default()));
