@@ -11,10 +11,9 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carlos_box_agent::Environment;
+use carlos_box_agent::{Environment, Walls};
 use carlos_bucket::{Bucket, Context, open_store};
 use carlos_console::ConsoleConfig;
-use carlos_protocol::frames::Sandbox;
 use carlos_tests_minio::workers::InProcessWorkers;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -37,7 +36,7 @@ async fn agent() {
     let mut environment = Environment::read(var).unwrap();
     environment.config.slots = need("CARLOS_TEST_SLOTS").parse().unwrap();
     // The workers here say honestly that nothing confines them.
-    environment.config.sandbox = Sandbox::default();
+    environment.config.sandbox = Walls::none();
     let runs = File::create(need("CARLOS_TEST_RUNS")).unwrap();
     let scratch = need("CARLOS_DB_READ_SCRATCH").into();
     let workers = Arc::new(InProcessWorkers::new(context.clone(), scratch, runs));
