@@ -6,8 +6,10 @@ pub mod packet;
 pub mod store;
 
 mod config;
+mod core;
 mod error;
 mod handler;
+mod monitor;
 mod net;
 
 // So that the derive macro's paths hold inside this crate too.
@@ -26,6 +28,7 @@ pub use config::{
 };
 pub use error::{CallError, ErrorKind, NoTarget};
 pub use handler::{HandlerError, MessageContext, MessageKind};
+pub use monitor::PeerState;
 pub use net::{Listener, Net, Stream, TcpNet};
 pub use packet::{Body, BodyError, Json, Packet};
 pub use routemesh_derive::Packet;

@@ -121,10 +121,7 @@ mod tests {
                 Reject::SecurityIdentityMismatch,
             ),
             (|h| h.descriptor.trust = "other".into(), Reject::SecurityIdentityMismatch),
-            (
-                |h| h.expected.rid = Some("z".parse().expect("an id")),
-                Reject::IdentityMismatch,
-            ),
+            (|h| h.expected.rid = Some("z".parse().expect("an id")), Reject::IdentityMismatch),
             (|h| h.descriptor.state = NodeState::Stopped, Reject::NotServing),
         ] {
             assert_eq!(judged(change), Err(reason));
@@ -152,13 +149,8 @@ mod tests {
         let key = Identity::new([1; 32]);
         let mut peer = descriptor("b");
         peer.identity = Some(key);
-        let judged = judge(
-            &descriptor("a"),
-            &policy,
-            &hello_of(&peer),
-            &Expected::default(),
-            Some(key),
-        );
+        let judged =
+            judge(&descriptor("a"), &policy, &hello_of(&peer), &Expected::default(), Some(key));
         assert_eq!(judged, Err(Reject::SecurityIdentityMismatch));
     }
 
