@@ -1,5 +1,5 @@
 //! Servers that lie about put-if-absent, over HTTP: each is refused by its own code by the probe, by
-//! `carlos admin doctor`, and by every service at its start. An honest one is not.
+//! `carlos doctor`, and by every service at its start. An honest one is not.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -35,7 +35,7 @@ pub(crate) async fn refused_free_names() {
 pub(crate) async fn an_honest_server() {
     let toy = Toy::start(Manner::Honest).await;
     assert_eq!(code(&toy).await, "bucket-ok");
-    let doctor = run(&["admin", "doctor"], &toy.environment());
+    let doctor = run(&["doctor", "--only", "bucket"], &toy.environment());
     assert_eq!(doctor.code, Some(0), "{doctor:?}");
     let dir = tempfile::tempdir().unwrap();
     let mut services = services(&toy, dir.path());
@@ -48,7 +48,7 @@ pub(crate) async fn an_honest_server() {
 async fn refused(manner: Manner, expected: &str) {
     let toy = Toy::start(manner).await;
     assert_eq!(code(&toy).await, expected);
-    let doctor = run(&["admin", "doctor"], &toy.environment());
+    let doctor = run(&["doctor", "--only", "bucket"], &toy.environment());
     assert!(doctor.code != Some(0) && doctor.stderr.contains(expected), "{doctor:?}");
     let dir = tempfile::tempdir().unwrap();
     for mut service in services(&toy, dir.path()) {
