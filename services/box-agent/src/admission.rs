@@ -4,12 +4,14 @@
 //! back when it is dropped, and its owner drops it only when its worker has stopped (J5).
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use carlos_protocol::limits::DISK_FLOOR_BYTES;
 use thiserror::Error;
 
 use crate::disk::DiskSpace;
+use crate::worker::WorkerHost;
 
 /// How much disk admission keeps out of reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +52,17 @@ pub(crate) struct Admission {
     floors: DiskFloors,
     disk: Arc<dyn DiskSpace>,
     table: Mutex<Table>,
+    /// The last count failed, and that was said.
+    uncounted: AtomicBool,
+}
+
+/// The workers that run on this box, against this agent's own. Taken just before what it admits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Count {
+    /// `None`: nobody can tell, which is never "none" (db-forward §5.7).
+    running: Option<usize>,
+    /// Own workers when the count began. One that began since may not be in it.
+    own: usize,
 }
 
 #[derive(Default)]
@@ -63,19 +76,36 @@ struct Table {
 
 impl Admission {
     pub(crate) fn new(slots: usize, floors: DiskFloors, disk: Arc<dyn DiskSpace>) -> Arc<Self> {
-        Arc::new(Self { slots, floors, disk, table: Mutex::default() })
+        let (table, uncounted) = (Mutex::default(), AtomicBool::new(false));
+        Arc::new(Self { slots, floors, disk, table, uncounted })
     }
 
-    /// Takes a read slot and the floor reservation. `running` is the worker host's own count.
+    /// Counts the workers that run on this box, whoever started them.
+    pub(crate) async fn count(&self, host: &dyn WorkerHost) -> Count {
+        let own = self.table().workers;
+        let counted = host.running().await;
+        let failed = counted.is_err();
+        let said = self.uncounted.swap(failed, Ordering::Relaxed);
+        match &counted {
+            Err(error) if !said => {
+                tracing::warn!(%error, "no read and no probe until workers can be counted");
+            }
+            Ok(_) if said => tracing::info!("workers can be counted again"),
+            _ => {}
+        }
+        Count { running: counted.ok(), own }
+    }
+
+    /// Takes a read slot and the floor reservation.
     pub(crate) fn admit_read(
         self: &Arc<Self>,
-        running: Option<usize>,
+        count: Count,
     ) -> Result<(ReadSlot, Reservation), NotAdmitted> {
         let mut table = self.table();
         if table.reads >= self.slots {
             return Err(NotAdmitted::Busy);
         }
-        table.refuse_orphans(running)?;
+        table.refuse_orphans(count)?;
         let key = self.reserve(&mut table)?;
         table.reads += 1;
         drop(table);
@@ -83,15 +113,12 @@ impl Admission {
     }
 
     /// Takes the one probe's place. A probe writes nothing, so it reserves no disk.
-    pub(crate) fn admit_probe(
-        self: &Arc<Self>,
-        running: Option<usize>,
-    ) -> Result<ProbeSlot, NotAdmitted> {
+    pub(crate) fn admit_probe(self: &Arc<Self>, count: Count) -> Result<ProbeSlot, NotAdmitted> {
         let mut table = self.table();
         if table.probing {
             return Err(NotAdmitted::Busy);
         }
-        table.refuse_orphans(running)?;
+        table.refuse_orphans(count)?;
         table.probing = true;
         drop(table);
         Ok(ProbeSlot(self.clone()))
@@ -100,10 +127,10 @@ impl Admission {
     /// A second attempt's own reservation, from the floor (db-forward §5.7, plan review 10).
     pub(crate) fn reserve_again(
         self: &Arc<Self>,
-        running: Option<usize>,
+        count: Count,
     ) -> Result<Reservation, NotAdmitted> {
         let mut table = self.table();
-        table.refuse_orphans(running)?;
+        table.refuse_orphans(count)?;
         let key = self.reserve(&mut table)?;
         drop(table);
         Ok(Reservation { admission: self.clone(), key })
@@ -152,10 +179,10 @@ impl Admission {
 
 impl Table {
     // A worker nobody here started holds scratch of unknown size, so nothing starts beside it.
-    fn refuse_orphans(&self, running: Option<usize>) -> Result<(), NotAdmitted> {
-        match running {
+    fn refuse_orphans(&self, count: Count) -> Result<(), NotAdmitted> {
+        match count.running {
             None => Err(NotAdmitted::Unknown),
-            Some(running) if running > self.workers => Err(NotAdmitted::Orphans),
+            Some(running) if running > count.own.min(self.workers) => Err(NotAdmitted::Orphans),
             Some(_) => Ok(()),
         }
     }
@@ -217,7 +244,7 @@ impl Drop for Reservation {
 #[cfg(test)]
 mod tests {
     use std::io;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::AtomicU64;
 
     use carlos_protocol::limits::READS_PER_BOX;
 
@@ -249,37 +276,44 @@ mod tests {
         Admission::new(READS_PER_BOX, FLOORS, Arc::new(FixedDisk { free: free.into(), total }))
     }
 
+    fn count(running: usize, own: usize) -> Count {
+        Count { running: Some(running), own }
+    }
+
     #[test]
     fn two_reads_and_one_probe_run_side_by_side() {
         let admission = table(1_000, 1_000);
-        let first = admission.admit_read(Some(0)).expect("the first read fits");
-        let _second = admission.admit_read(Some(0)).expect("the second read fits");
-        assert_eq!(admission.admit_read(Some(0)).err(), Some(NotAdmitted::Busy));
-        let probe = admission.admit_probe(Some(0)).expect("a busy box still probes");
-        assert_eq!(admission.admit_probe(Some(0)).err(), Some(NotAdmitted::Busy));
+        let first = admission.admit_read(count(0, 0)).expect("the first read fits");
+        let _second = admission.admit_read(count(0, 0)).expect("the second read fits");
+        assert_eq!(admission.admit_read(count(0, 0)).err(), Some(NotAdmitted::Busy));
+        let probe = admission.admit_probe(count(0, 0)).expect("a busy box still probes");
+        assert_eq!(admission.admit_probe(count(0, 0)).err(), Some(NotAdmitted::Busy));
         drop((first, probe));
-        assert!(admission.admit_read(Some(0)).is_ok());
-        assert!(admission.admit_probe(Some(0)).is_ok());
+        assert!(admission.admit_read(count(0, 0)).is_ok());
+        assert!(admission.admit_probe(count(0, 0)).is_ok());
     }
 
     #[test]
-    fn a_worker_nobody_here_started_blocks_reads_probes_and_retries() {
+    fn t12_a_worker_nobody_here_started_blocks_reads_probes_and_retries() {
         let admission = table(1_000, 1_000);
         let own = admission.own_worker();
-        assert!(admission.admit_read(Some(1)).is_ok());
-        assert_eq!(admission.admit_read(Some(2)).err(), Some(NotAdmitted::Orphans));
-        assert_eq!(admission.admit_probe(Some(2)).err(), Some(NotAdmitted::Orphans));
-        assert_eq!(admission.reserve_again(Some(2)).err(), Some(NotAdmitted::Orphans));
+        assert!(admission.admit_read(count(1, 1)).is_ok());
+        assert_eq!(admission.admit_read(count(2, 1)).err(), Some(NotAdmitted::Orphans));
+        assert_eq!(admission.admit_probe(count(2, 1)).err(), Some(NotAdmitted::Orphans));
+        assert_eq!(admission.reserve_again(count(2, 1)).err(), Some(NotAdmitted::Orphans));
+        // The own worker began after the count: what was counted is another.
+        assert_eq!(admission.admit_read(count(1, 0)).err(), Some(NotAdmitted::Orphans));
         drop(own);
-        assert_eq!(admission.admit_read(Some(1)).err(), Some(NotAdmitted::Orphans));
-        assert_eq!(admission.admit_read(None).err(), Some(NotAdmitted::Unknown));
+        assert_eq!(admission.admit_read(count(1, 1)).err(), Some(NotAdmitted::Orphans));
+        let unknown = Count { running: None, own: 0 };
+        assert_eq!(admission.admit_read(unknown).err(), Some(NotAdmitted::Unknown));
     }
 
     #[test]
-    fn a_read_grows_only_into_what_the_others_and_the_floor_leave() {
+    fn t12_a_read_grows_only_into_what_the_others_and_the_floor_leave() {
         let admission = table(100, 100);
-        let (_slot, first) = admission.admit_read(Some(0)).expect("10 + 20 of 100");
-        let (_other, second) = admission.admit_read(Some(0)).expect("20 + 20 of 100");
+        let (_slot, first) = admission.admit_read(count(0, 0)).expect("10 + 20 of 100");
+        let (_other, second) = admission.admit_read(count(0, 0)).expect("20 + 20 of 100");
         assert_eq!(first.grow(70), Ok(()));
         assert_eq!(second.grow(11), Err(NotAdmitted::NoRoom));
         drop(first);
@@ -288,27 +322,27 @@ mod tests {
     }
 
     #[test]
-    fn a_reservation_never_shrinks() {
+    fn t12_a_reservation_never_shrinks() {
         let admission = table(100, 100);
-        let (_slot, first) = admission.admit_read(Some(0)).expect("fits");
+        let (_slot, first) = admission.admit_read(count(0, 0)).expect("fits");
         first.grow(60).expect("60 + 20 of 100");
         first.grow(1).expect("still 60");
-        let (_other, second) = admission.admit_read(Some(0)).expect("10 + 60 + 20 of 100");
+        let (_other, second) = admission.admit_read(count(0, 0)).expect("10 + 60 + 20 of 100");
         assert_eq!(second.grow(21), Err(NotAdmitted::NoRoom));
         assert_eq!(second.grow(20), Ok(()));
     }
 
     #[test]
-    fn the_kept_share_is_the_larger_of_bytes_and_percent() {
-        assert!(table(30, 200).admit_read(Some(0)).is_ok());
-        assert_eq!(table(30, 210).admit_read(Some(0)).err(), Some(NotAdmitted::NoRoom));
-        assert_eq!(table(29, 100).admit_read(Some(0)).err(), Some(NotAdmitted::NoRoom));
+    fn t12_the_kept_share_is_the_larger_of_bytes_and_percent() {
+        assert!(table(30, 200).admit_read(count(0, 0)).is_ok());
+        assert_eq!(table(30, 210).admit_read(count(0, 0)).err(), Some(NotAdmitted::NoRoom));
+        assert_eq!(table(29, 100).admit_read(count(0, 0)).err(), Some(NotAdmitted::NoRoom));
     }
 
     #[test]
     fn a_disk_that_cannot_be_measured_has_no_room() {
         let admission = Admission::new(READS_PER_BOX, FLOORS, Arc::new(BrokenDisk));
-        assert_eq!(admission.admit_read(Some(0)).err(), Some(NotAdmitted::NoRoom));
+        assert_eq!(admission.admit_read(count(0, 0)).err(), Some(NotAdmitted::NoRoom));
         assert_eq!(admission.table().reads, 0);
     }
 
@@ -323,8 +357,8 @@ mod tests {
             let mut held: Vec<(Option<ReadSlot>, Reservation)> = Vec::new();
             for (what, size) in steps {
                 match what {
-                    0 => held.extend(admission.admit_read(Some(0)).ok().map(|(s, r)| (Some(s), r))),
-                    1 => held.extend(admission.reserve_again(Some(0)).ok().map(|r| (None, r))),
+                    0 => held.extend(admission.admit_read(count(0, 0)).ok().map(|(s, r)| (Some(s), r))),
+                    1 => held.extend(admission.reserve_again(count(0, 0)).ok().map(|r| (None, r))),
                     2 => drop(held.pop()),
                     _ => {
                         let _grown = held.first().map(|(_, reservation)| reservation.grow(size));

@@ -13,7 +13,7 @@ use carlos_protocol::records::{
 };
 
 use crate::agent::Agent;
-use crate::worker::hold::{WorkerHold, running};
+use crate::worker::hold::WorkerHold;
 use crate::worker::talk::Talk;
 
 /// After a probe that failed: a repaired worker is back within half a minute, a broken one costs
@@ -181,8 +181,8 @@ enum Verdict {
 /// One probe and its consequence; gives the time until the next. The verdict counts at once, not
 /// only when the probe's worker has stopped, which may take long on a box in trouble.
 async fn probe(agent: &Agent, said: &mut Option<String>) -> Duration {
-    let counted = running(&*agent.ports.workers).await;
-    let _slot = match agent.admission.admit_probe(counted) {
+    let count = agent.admission.count(&*agent.ports.workers).await;
+    let _slot = match agent.admission.admit_probe(count) {
         Ok(slot) => slot,
         Err(reason) => {
             tracing::debug!(%reason, "the readiness probe is skipped");

@@ -19,7 +19,6 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::agent::Agent;
 use crate::read::{self, Candidate};
 use crate::verify::{Examined, examine};
-use crate::worker::hold::running;
 
 /// Entries held at once, some sixty bytes each. A region opens 16 reads a console; a window with
 /// more than this is a writer gone wrong, and those looked at most often make room.
@@ -304,8 +303,18 @@ async fn round(agent: &Arc<Agent>, desk: &mut Desk, reads: &Reads) {
         if agent.draining.is_cancelled() || !agent.admission.has_free_slot() {
             return;
         }
-        take_on(agent, desk, place, reads).await;
+        if take_on(agent, desk, place, reads).await == Admitting::NoMore {
+            return;
+        }
     }
+}
+
+/// Whether another entry has a chance in the same round.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Admitting {
+    GoOn,
+    /// What was refused to one is refused to every other, and counting workers starts a process.
+    NoMore,
 }
 
 async fn examine_unread(agent: &Agent, desk: &mut Desk) {
@@ -335,23 +344,35 @@ async fn look_at(agent: &Agent, place: Place) -> Examined {
 }
 
 /// Steps of one entry up to admission; a read that was admitted goes on in its own task.
-async fn take_on(agent: &Arc<Agent>, desk: &mut Desk, place: Place, reads: &Reads) {
+async fn take_on(agent: &Arc<Agent>, desk: &mut Desk, place: Place, reads: &Reads) -> Admitting {
     let cancel = Key::Cancel(place.id).to_path();
     match agent.ports.bucket.get(&cancel, Purpose::Claim).await {
         Ok(None) => {}
-        Ok(Some(_)) => return desk.decide(place),
-        Err(error) => return tracing::debug!(id = %place.id, %error, "cancel not readable"),
+        Ok(Some(_)) => {
+            desk.decide(place);
+            return Admitting::GoOn;
+        }
+        Err(error) => {
+            tracing::debug!(id = %place.id, %error, "cancel not readable");
+            return Admitting::GoOn;
+        }
     }
-    let counted = running(&*agent.ports.workers).await;
-    let (slot, reservation) = match agent.admission.admit_read(counted) {
+    let count = agent.admission.count(&*agent.ports.workers).await;
+    let (slot, reservation) = match agent.admission.admit_read(count) {
         Ok(admitted) => admitted,
-        Err(reason) => return tracing::debug!(id = %place.id, %reason, "a read waits"),
+        Err(reason) => {
+            tracing::debug!(id = %place.id, %reason, "a read waits");
+            return Admitting::NoMore;
+        }
     };
-    let Some(Pending { request: Some(request), .. }) = desk.pending.remove(&place) else { return };
+    let Some(Pending { request: Some(request), .. }) = desk.pending.remove(&place) else {
+        return Admitting::GoOn;
+    };
     desk.decide(place);
     let candidate = Candidate { request: *request, slot, reservation };
     let task = agent.ctx().spawn(read::run(Arc::clone(agent), candidate));
     reads.push(AbortOnDropHandle::new(task));
+    Admitting::GoOn
 }
 
 #[cfg(test)]

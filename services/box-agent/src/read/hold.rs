@@ -37,8 +37,8 @@ impl Hold {
         self.worker.stop().await;
         self.reservation = None;
         loop {
-            let running = self.worker.running().await;
-            match self.worker.admission().reserve_again(running) {
+            let count = self.worker.count().await;
+            match self.worker.admission().reserve_again(count) {
                 Ok(reservation) => {
                     self.reservation = Some(reservation);
                     return Ok(());

@@ -15,7 +15,9 @@ use bytes::Bytes;
 use carlos_bucket::{Context, Outcome, Purpose};
 use carlos_protocol::ids::Nonce;
 use carlos_protocol::keys::Key;
-use carlos_protocol::limits::{ELECTION_JITTER, OWNER_GRACE, OWNER_TIME, RESTORE_TIME};
+use carlos_protocol::limits::{
+    CLOCK_SKEW, CONSOLE_PICKUP_WAIT, ELECTION_JITTER, OWNER_GRACE, OWNER_TIME, RESTORE_TIME,
+};
 use carlos_protocol::picked::Picked;
 use carlos_protocol::request::ReadRequest;
 use carlos_protocol::result::{ReadResult, State};
@@ -27,8 +29,9 @@ use self::hold::Hold;
 use crate::admission::{ReadSlot, Reservation};
 use crate::agent::Agent;
 use crate::crash::CrashPoint;
+use crate::elect::{self, Owner};
+use crate::stop;
 use crate::worker::hold::WorkerHold;
-use crate::{elect, stop};
 
 /// Pause between two tries of a result whose create ended unclear.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -44,7 +47,15 @@ pub(crate) struct Candidate {
 /// back slot and reservation only when the worker has stopped (J5).
 pub(crate) async fn run(agent: Arc<Agent>, candidate: Candidate) {
     let Candidate { request, slot, reservation } = candidate;
-    let Some(deadline) = stand(&agent, &request).await else { return };
+    let deadline = match stand(&agent, &request).await {
+        Stood::Elected(deadline) => deadline,
+        Stood::Out => return,
+        Stood::Unclear(picked, deadline) => {
+            // It runs nothing, so it holds nothing.
+            drop((slot, reservation));
+            return end_if_late(&agent, &request, &picked, deadline).await;
+        }
+    };
     let workers = Arc::clone(&agent.ports.workers);
     let worker = WorkerHold::new(agent.ctx().clone(), Arc::clone(&agent.admission), workers);
     let mut hold = Hold::new(worker, slot, reservation);
@@ -61,14 +72,21 @@ pub(crate) async fn run(agent: Arc<Agent>, candidate: Candidate) {
     read.reached(CrashPoint::WorkerStopped).await;
 }
 
-/// The last steps before `picked`, and the election; gives the owner's deadline on the monotonic
-/// clock when this attempt owns the read.
-async fn stand(agent: &Agent, request: &ReadRequest) -> Option<Duration> {
+/// What came of standing for election. Deadlines are the owner's, on the monotonic clock.
+enum Stood {
+    Elected(Duration),
+    Out,
+    /// Whether the `picked` given here exists, now or later, is not known.
+    Unclear(Picked, Duration),
+}
+
+/// The last steps before `picked`, and the election.
+async fn stand(agent: &Agent, request: &ReadRequest) -> Stood {
     let ctx = agent.ctx();
     agent.ports.crash.reached(CrashPoint::Verified).await;
     ctx.sleep(ctx.jitter(ELECTION_JITTER)).await;
     if agent.draining.is_cancelled() {
-        return None;
+        return Stood::Out;
     }
     agent.ports.crash.reached(CrashPoint::BeforePicked).await;
     let deadline = ctx.monotonic() + OWNER_TIME;
@@ -78,12 +96,34 @@ async fn stand(agent: &Agent, request: &ReadRequest) -> Option<Duration> {
         nonce: Nonce::mint(&mut ctx.entropy()),
         deadline: Seconds::new(ctx.now_unix() + OWNER_TIME.as_secs()),
     };
-    if !elect::own(&agent.ports.bucket, request.id, &picked).await {
-        return None;
+    match elect::own(&agent.ports.bucket, request.id, &picked).await {
+        Owner::Own => {}
+        Owner::Other => return Stood::Out,
+        Owner::Unknown => return Stood::Unclear(picked, deadline),
     }
     tracing::info!(id = %request.id, host = %request.host, "this box owns a read");
     agent.ports.crash.reached(CrashPoint::PickedOwned).await;
-    Some(deadline)
+    Stood::Elected(deadline)
+}
+
+/// Ends a read whose `picked` turns out to be this attempt's after all. By then the read is not
+/// run any more, and without a result its console would wait out the owner's deadline: 21 minutes
+/// for a DBF-12 that can be said at once. A console that has seen no `picked` stops waiting two
+/// minutes after `issued_at`, so nobody looks for one that lands later.
+async fn end_if_late(agent: &Agent, request: &ReadRequest, picked: &Picked, deadline: Duration) {
+    let ctx = agent.ctx();
+    let waited_for =
+        (request.issued_at.unix() + CONSOLE_PICKUP_WAIT.as_secs()).saturating_sub(ctx.now_unix());
+    let until = ctx.monotonic() + Duration::from_secs(waited_for) + CLOCK_SKEW;
+    let landed = tokio::select! {
+        biased;
+        () = agent.end_now.cancelled() => false,
+        landed = elect::landed_late(&agent.ports.bucket, request.id, picked, until) => landed,
+    };
+    if landed {
+        tracing::warn!(id = %request.id, "picked landed late: the read ends");
+        Read::new(agent, request, deadline).write_result(&Ending::interrupted()).await;
+    }
 }
 
 /// A read that this agent owns.

@@ -19,6 +19,7 @@ use super::Read;
 use super::ending::Ending;
 use super::hold::Hold;
 use crate::crash::CrashPoint;
+use crate::replicas::timed::Timed;
 use crate::worker::talk::{Listener, Speaker, Talk, TalkError};
 
 /// SQLite's pages, sorts and temporary tables: half of the unit's 512 MiB (db-forward §8.3), the
@@ -62,10 +63,10 @@ impl Read<'_> {
         let host = self.bracket().check().await?;
         let replica = self.replica(&host)?;
         let target = target(self.request.at);
-        let listing = self.listing(&*replica, target).await?;
+        let listing = self.listing(&replica, target).await?;
         let first = plan(&listing, target, replica.resolution());
         let first = first.map_err(|error| self.no_plan(&error))?;
-        match self.attempt(hold, &*replica, &first).await {
+        match self.attempt(hold, &replica, &first).await {
             Ok(talk) => return Ok(talk),
             Err(Trouble::End(ending)) => return Err(ending),
             Err(Trouble::Changed) => {}
@@ -73,10 +74,10 @@ impl Read<'_> {
         tracing::info!(id = %self.request.id, "the replica changed while it was read; once more");
         hold.start_over(self.ctx()).await?;
         self.bracket().check().await?;
-        let listing = self.listing(&*replica, target).await?;
+        let listing = self.listing(&replica, target).await?;
         let second = Rereading::new(&first, target, replica.resolution()).replan(&listing);
         let second = second.map_err(|error| self.no_second_plan(&error))?;
-        match self.attempt(hold, &*replica, &second).await {
+        match self.attempt(hold, &replica, &second).await {
             Ok(talk) => Ok(talk),
             Err(Trouble::End(ending)) => Err(ending),
             Err(Trouble::Changed) => Err(Ending::failed(Code::ChangedTwice)),
@@ -224,12 +225,13 @@ impl Read<'_> {
         talk.speaker.say(&run).await.map_err(|error| self.lost(&error))
     }
 
-    fn replica(&self, host: &Host) -> Result<Box<dyn ReplicaReader>, Ending> {
+    fn replica(&self, host: &Host) -> Result<Timed, Ending> {
         let replicas = self.agent.ports.replicas.as_ref().ok_or_else(Ending::interrupted)?;
-        replicas.replica(host).map_err(|error| {
+        let replica = replicas.replica(host).map_err(|error| {
             tracing::error!(%error, "no replica can be named");
             Ending::interrupted()
-        })
+        })?;
+        Ok(Timed::new(replica, self.ctx().clone()))
     }
 
     async fn listing(

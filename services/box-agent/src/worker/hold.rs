@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{StartError, WorkerHost, WorkerLife, WorkerLink};
-use crate::admission::{Admission, OwnWorker};
+use crate::admission::{Admission, Count, OwnWorker};
 
 /// The two directions of a worker's connection. Dropping both tells the worker to stop.
 pub(crate) struct Connection {
@@ -71,15 +71,10 @@ impl WorkerHold {
         &self.admission
     }
 
-    /// What the worker host counts, or `None` when it cannot tell.
-    pub(crate) async fn running(&self) -> Option<usize> {
-        running(&*self.host).await
+    /// How many workers run on this box.
+    pub(crate) async fn count(&self) -> Count {
+        self.admission.count(&*self.host).await
     }
-}
-
-/// The host's count as admission takes it: unknown is never "none" (db-forward §5.7).
-pub(crate) async fn running(host: &dyn WorkerHost) -> Option<usize> {
-    host.running().await.map_err(|error| tracing::warn!(%error, "workers not counted")).ok()
 }
 
 impl Held {

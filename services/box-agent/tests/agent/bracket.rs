@@ -258,3 +258,19 @@ async fn a_copy_over_the_cap_moves_no_byte() {
     assert_eq!((summary.restored_bytes, summary.cap_bytes), (4 * 4096, 4 * 4096 - 1));
     assert_eq!(agent.workers.seen.started.load(Ordering::SeqCst), started);
 }
+
+/// A request that hangs costs its own time and another try, not the ten minutes of the restore.
+#[tokio::test(start_paused = true)]
+async fn a_data_bucket_that_hangs_once_delays_a_read_and_no_more() {
+    for (op, key) in [(Op::List, "/0009"), (Op::Get, ".ltx")] {
+        let world = World::new().await;
+        let (agent, hooks) = agent_over_hooks(&world).await;
+        let mut pause = hooks.pause(Side::Before, op, key);
+        let began = world.ctx.monotonic();
+        let asked = world.ask("SELECT 1").await;
+        pause.reached().await;
+        world.rows(&asked).await;
+        assert!((world.ctx.monotonic() - began).as_secs() < 75, "{op:?}");
+        assert_eq!(agent.workers.seen.statements().len(), 1);
+    }
+}

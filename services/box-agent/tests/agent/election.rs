@@ -258,3 +258,48 @@ async fn a_request_that_is_not_there_yet_is_looked_for_again() {
     world.ctx.sleep(Duration::from_secs(4)).await;
     assert!(world.get(&Key::Picked(id)).await.is_some());
 }
+
+/// The create lands, but neither its answer nor the object can be had for longer than an election
+/// lasts.
+#[tokio::test(start_paused = true)]
+async fn a_picked_that_turns_out_to_be_ours_too_late_ends_its_read_at_once() {
+    let world = World::new().await;
+    let rules = vec![
+        Rule::new(Op::Create, Fault::DoneInSilence).on("/picked").always(),
+        Rule::new(Op::Get, Fault::Refused(500)).on("/picked").always(),
+    ];
+    let (agent, faults) = agent_with_faults(&world, "box-1", rules).await;
+    let asked = world.ask("SELECT 1").await;
+    world.sleep(40).await;
+    assert!(world.get(&Key::Picked(asked.id)).await.is_some());
+    assert_eq!(world.get(&Key::Result(asked.id)).await, None);
+    faults.clear();
+    world.sleep(6).await;
+    assert_eq!(world.ending(asked.id).await, (State::Failed, Code::Interrupted));
+    assert_eq!(agent.workers.seen.statements().len(), 0, "it is not run any more");
+    // And it held no slot meanwhile: the box goes on serving.
+    world.rows(&world.ask("SELECT 2").await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_picked_that_turns_out_to_be_another_s_is_left_alone() {
+    let world = World::new().await;
+    let rules = vec![
+        Rule::new(Op::Create, Fault::Refused(500)).on("/picked").always(),
+        Rule::new(Op::Get, Fault::Refused(500)).on("/picked").always(),
+    ];
+    let (agent, faults) = agent_with_faults(&world, "box-1", rules).await;
+    let asked = world.ask("SELECT 1").await;
+    world.sleep(40).await;
+    let other = Picked {
+        box_name: "box-1".parse().unwrap(),
+        boot: "boot".parse().unwrap(),
+        nonce: Nonce::mint(&mut world.ctx.entropy()),
+        deadline: Seconds::new(world.ctx.now_unix() + 1_200),
+    };
+    world.put(&Key::Picked(asked.id), other.to_bytes().into()).await;
+    faults.clear();
+    world.sleep(30).await;
+    assert_eq!(world.get(&Key::Result(asked.id)).await, None);
+    assert_eq!(agent.workers.seen.statements().len(), 0);
+}

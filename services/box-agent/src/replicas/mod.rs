@@ -1,5 +1,7 @@
 //! The region's data bucket, narrowed to reading one instance's replica (db-forward §8.2).
 
+pub(crate) mod timed;
+
 use std::sync::Arc;
 
 use carlos_protocol::ids::Host;
