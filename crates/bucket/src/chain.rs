@@ -132,9 +132,17 @@ impl Chain {
             return conflict(head);
         }
         match head.and_then(|head| head.decode().ok()) {
-            Some(head) if head.content == content => Append::Unchanged(head.revision),
+            // An earlier append of ours that may still land would undo "unchanged" behind our
+            // back; a revision of the same content takes its name away.
+            Some(head) if head.content == content && !self.may_still_append(next) => {
+                Append::Unchanged(head.revision)
+            }
             _ => self.create(next, content, body, purpose).await,
         }
+    }
+
+    fn may_still_append(&self, next: Revision) -> bool {
+        self.memory().pending.as_ref().is_some_and(|(revision, ..)| *revision == next)
     }
 
     async fn create(
@@ -329,6 +337,8 @@ impl fmt::Debug for Chain {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use object_store::memory::InMemory;
     use object_store::path::Path;
     use object_store::{ObjectStore, ObjectStoreExt};
@@ -484,6 +494,27 @@ mod tests {
             assert_eq!(end, Outcome::Created);
         }
         assert_eq!(chain(&bucket).head(Purpose::Claim).await, Ok(None));
+    }
+
+    /// An append is given up while it is on its way, and its writer goes back to what the head
+    /// says already. What lands afterwards must not be the last word.
+    #[tokio::test(start_paused = true)]
+    async fn an_append_on_its_way_does_not_outlive_unchanged() {
+        let (bucket, faults) = faulty();
+        let chain = chain(&bucket);
+        write(&chain, 1).await;
+        faults.add(Rule::new(Op::Create, Fault::LandsLate(Duration::from_secs(30))).times(5));
+        faults.add(Rule::new(Op::Create, Fault::Swallowed).times(20));
+        let unknown = chain.append(Some(revision(1)), b"[7]", Purpose::Claim).await;
+        assert!(matches!(unknown, Append::Unknown(_)), "{unknown:?}");
+        faults.clear();
+        let back = chain.append(Some(revision(1)), b"[0]", Purpose::Claim).await;
+        assert_eq!(back, Append::Written(revision(2)), "not unchanged: the other may land");
+        bucket.context().sleep(Duration::from_secs(60)).await;
+        let head = chain.head(Purpose::Claim).await.expect("a healthy store").expect("a head");
+        assert_eq!((head.revision, &head.content[..]), (revision(2), &b"[0]"[..]));
+        let same = chain.append(Some(revision(2)), b"[0]", Purpose::Claim).await;
+        assert_eq!(same, Append::Unchanged(revision(2)));
     }
 
     #[tokio::test(start_paused = true)]
