@@ -19,7 +19,7 @@ use carlos_protocol::limits::{
     CLOCK_SKEW, CONSOLE_PICKUP_WAIT, ELECTION_JITTER, OWNER_GRACE, OWNER_TIME, RESTORE_TIME,
 };
 use carlos_protocol::picked::Picked;
-use carlos_protocol::request::ReadRequest;
+use carlos_protocol::request::{ReadRequest, check_age};
 use carlos_protocol::result::{ReadResult, State};
 use carlos_protocol::time::Seconds;
 
@@ -89,6 +89,12 @@ async fn stand(agent: &Agent, request: &ReadRequest) -> Stood {
         return Stood::Out;
     }
     agent.ports.crash.reached(CrashPoint::BeforePicked).await;
+    // Verified once already. A host that was suspended since would claim, and run, a read whose
+    // window closed long ago (db-forward §5.5, §5.9).
+    if check_age(request.issued_at, ctx.now_unix()).is_err() {
+        tracing::info!(id = %request.id, "the window closed before the read was claimed");
+        return Stood::Out;
+    }
     let deadline = ctx.monotonic() + OWNER_TIME;
     let picked = Picked {
         box_name: agent.config.box_name.clone(),
