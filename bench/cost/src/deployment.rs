@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use carlos_box_agent::{
-    AgentConfig, AgentError, DiskSpace, Ports, Space, StoreReplicas, run as run_agent,
+    AgentConfig, AgentError, DiskSpace, Ports, Space, StoreReplicas, Walls, run as run_agent,
 };
 use carlos_bucket::layer::Inner;
 use carlos_bucket::{Bucket, Context, Pace, Serial};
@@ -16,7 +16,6 @@ use carlos_cli::admin::{NewInstance, Operator};
 use carlos_cli::client::Place;
 use carlos_console::{ConsoleConfig, Service};
 use carlos_protocol::envelope::{KeyFile, RootKeys};
-use carlos_protocol::frames::Sandbox;
 use carlos_protocol::ids::Region;
 use carlos_protocol::keys::Key;
 use carlos_protocol::tokens::{Token, TokenKind};
@@ -246,7 +245,7 @@ impl Ground {
         let name = who.parse().expect("box names are labels");
         let config = AgentConfig::development(name, region(at), roots);
         // The workers here say honestly that nothing confines them.
-        let config = AgentConfig { sandbox: Sandbox::default(), pace, ..config };
+        let config = AgentConfig { sandbox: Walls::none(), pace, ..config };
         let shutdown = shutdown.clone();
         let agent = ctx.spawn(async move {
             node.sleep(node.jitter(STARTING)).await;

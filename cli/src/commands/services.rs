@@ -39,6 +39,10 @@ async fn serve_console(
     carlos_console::check_bucket(&bucket, &shutdown)
         .await
         .map_err(|error| Failure::unexpected(format!("the console did not start: {error}.")))?;
+    let metrics = carlos_console::serve_metrics(&config, &bucket, &shutdown).await;
+    metrics.map_err(|error| {
+        Failure::unexpected("could not listen on CARLOS_METRICS_LISTEN.").because(error)
+    })?;
     let listener = TcpListener::bind(listen).await.map_err(|error| {
         Failure::unexpected(format!("could not listen on {listen}.")).because(error)
     })?;

@@ -141,14 +141,17 @@ impl QueueWatch {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex};
 
+    use async_trait::async_trait;
     use carlos_protocol::ids::ReadId;
+    use object_store::ObjectMeta;
     use object_store::memory::InMemory;
+    use object_store::path::Path;
 
     use super::*;
     use crate::fault::{Fault, FaultStore, Rule};
-    use crate::layer::Op;
+    use crate::layer::{Inner, Layer, Layered, Op, list_inner};
     use crate::{Context, Kind};
 
     const START_MS: u64 = 1_792_659_600_000;
@@ -197,6 +200,70 @@ mod tests {
         // One sweep in 30 s, a second LIST for the few sweeps at the turn of the hour.
         assert!((100..=130).contains(&list), "{list} listings");
         assert!(get <= 1_800, "{get} reads");
+    }
+
+    /// One LIST from the window's start on, whatever the hour has seen before it; two around the
+    /// turn of an hour, whose names are under two prefixes.
+    #[tokio::test(start_paused = true)]
+    async fn a_sweep_is_one_page_from_the_windows_start() {
+        let (store, asked) = Asked::wrap(Arc::new(InMemory::new()));
+        let bucket = Bucket::new(store, Context::simulated(21, START_MS));
+        let ctx = bucket.context();
+        ctx.sleep(Duration::from_secs(30 * 60)).await;
+        for second in 0..25 * 60 {
+            for _ in 0..2 {
+                let issued_at = Seconds::new(START_MS / 1_000 + second);
+                let id = ReadId::mint(&mut ctx.entropy());
+                let entry = QueueEntry { region: uk(), issued_at, id };
+                assert!(
+                    Queue::new(bucket.clone(), uk()).add(&entry, Purpose::Claim).await.is_ours()
+                );
+            }
+        }
+        let entry = add(&bucket).await;
+        let before = bucket.counters().of(Kind::List).sent;
+        let queue = Queue::new(bucket.clone(), uk());
+        assert_eq!(queue.window().await, Ok(vec![entry]));
+        assert_eq!(bucket.counters().of(Kind::List).sent, before + 1, "a page of 3,000 entries");
+        let start =
+            queue_start(&uk(), Hour::of(ctx.now_unix()), Seconds::new(ctx.now_unix() - 120));
+        assert_eq!(asked.lists(), [start]);
+        // From a minute before the turn, for clocks that run ahead, to two minutes after it.
+        for (second, lists) in [(58, 1), (59, 2), (61, 2), (63, 1)] {
+            ctx.sleep(Duration::from_secs(second * 60 + 30) - ctx.monotonic()).await;
+            let _entries = queue.window().await.expect("a memory store");
+            assert_eq!(asked.lists().len(), lists, "at {second}:30");
+        }
+    }
+
+    /// Where each listing was told to begin.
+    #[derive(Debug, Default)]
+    struct Asked(Mutex<Vec<String>>);
+
+    impl Asked {
+        fn wrap(inner: Inner) -> (Inner, Arc<Self>) {
+            let asked = Arc::<Self>::default();
+            (Layered::new(inner, Arc::clone(&asked)), asked)
+        }
+
+        /// Those since the last call.
+        fn lists(&self) -> Vec<String> {
+            std::mem::take(&mut *self.0.lock().expect("nobody panics"))
+        }
+    }
+
+    #[async_trait]
+    impl Layer for Asked {
+        async fn list(
+            &self,
+            inner: &Inner,
+            prefix: Option<&Path>,
+            after: Option<&Path>,
+        ) -> object_store::Result<Vec<ObjectMeta>> {
+            let after = after.expect("no queue is listed from its beginning");
+            self.0.lock().expect("nobody panics").push(after.to_string());
+            list_inner(inner, prefix, Some(after)).await
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -19,18 +19,28 @@ pub struct Endpoint {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
     /// The text is no address.
-    #[error("{LISTEN} is not an address and a port, such as 127.0.0.1:9464")]
+    #[error("not an address and a port, such as 127.0.0.1:9464")]
     NoAddress,
     /// Other machines would reach it: the numbers tell how much is read, and by whom nothing, but
     /// nothing protects them.
     #[error(
-        "{LISTEN} names {0}, which other machines may reach; name a loopback address, or set \
-         {ALLOW_REMOTE} to 1 where a firewall or a private network protects it"
+        "other machines may reach {0}; name a loopback address, or set {ALLOW_REMOTE} to 1 where \
+         a firewall or a private network protects it"
     )]
     Remote(SocketAddr),
     /// A switch that is neither on nor off.
-    #[error("{ALLOW_REMOTE} is neither 0 nor 1")]
+    #[error("neither 0 nor 1")]
     NoSwitch,
+}
+
+impl EndpointError {
+    /// The variable that is wrong.
+    pub const fn variable(&self) -> &'static str {
+        match self {
+            Self::NoAddress | Self::Remote(_) => LISTEN,
+            Self::NoSwitch => ALLOW_REMOTE,
+        }
+    }
 }
 
 impl Endpoint {

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admission::Admission;
 use crate::capability;
 use crate::config::AgentConfig;
+use crate::metrics::{self, Metrics};
 use crate::ports::Ports;
 use crate::queue::{self, Reads};
 
@@ -21,6 +22,9 @@ pub enum AgentError {
     /// The bucket broke a promise that the election stands on.
     #[error("the deployment bucket cannot be used ({code}): {reason}")]
     Bucket { code: &'static str, reason: String },
+    /// Its numbers were to be served on an address that cannot be had.
+    #[error("CARLOS_METRICS_LISTEN: {0}")]
+    Metrics(std::io::Error),
 }
 
 /// What the parts of one agent share.
@@ -36,6 +40,7 @@ pub(crate) struct Agent {
     pub(crate) end_now: CancellationToken,
     /// A worker failed to start: the probe looks at once (db-forward §7.1).
     pub(crate) probe_again: Notify,
+    pub(crate) metrics: Metrics,
     ready: watch::Sender<bool>,
 }
 
@@ -50,6 +55,7 @@ impl Agent {
             draining,
             end_now: CancellationToken::new(),
             probe_again: Notify::new(),
+            metrics: Metrics::default(),
             ready: watch::Sender::new(false),
         }
     }
@@ -92,7 +98,8 @@ impl Agent {
 /// Dropping the returned future ends the agent where it stands, as a kill does.
 ///
 /// # Errors
-/// [`AgentError`] when the bucket does not keep its promises.
+/// [`AgentError`] when the bucket does not keep its promises, or the address of the metrics cannot
+/// be had.
 pub async fn run(
     config: AgentConfig,
     ports: Ports,
@@ -100,6 +107,7 @@ pub async fn run(
 ) -> Result<(), AgentError> {
     let agent = Arc::new(Agent::new(config, ports, shutdown));
     check_bucket(&agent).await?;
+    let _metrics = metrics::serve(&agent).await.map_err(AgentError::Metrics)?;
     let (mut reads, (), ()) =
         tokio::join!(serve(&agent), capability::publish(&agent), tell_draining(&agent));
     drain(&agent, &mut reads).await;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use carlos_bucket::Pace;
+use carlos_metrics::Endpoint;
 use carlos_protocol::envelope::RootKeys;
 use carlos_protocol::ids::{BoxName, Region};
 use carlos_protocol::limits::{PROBE_EVERY, READS_PER_BOX, RESTORED_BYTES};
@@ -73,6 +74,8 @@ pub struct AgentConfig {
     pub probe_every: Duration,
     /// How often the queue is looked at. Tests, whose bucket costs nothing, look oftener.
     pub pace: Pace,
+    /// Where its numbers are served (`CARLOS_METRICS_LISTEN`); nowhere unless it is set.
+    pub metrics_at: Option<Endpoint>,
 }
 
 impl AgentConfig {
@@ -91,6 +94,7 @@ impl AgentConfig {
             draining: Draining::default(),
             probe_every: PROBE_EVERY,
             pace: Pace::default(),
+            metrics_at: None,
         }
     }
 
@@ -127,6 +131,8 @@ impl AgentConfig {
                 percent.ok_or_else(|| unusable(DISK_PERCENT, "not a number from 0 to 100"))?;
         }
         config.probe_every = env.probe_every()?;
+        config.metrics_at =
+            Endpoint::from_env(&var).map_err(|error| unusable(error.variable(), error))?;
         if let Some(walls) = env.get(SANDBOX) {
             config.sandbox = walls.parse().map_err(|error| unusable(SANDBOX, error))?;
         }

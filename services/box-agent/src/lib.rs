@@ -14,6 +14,7 @@ mod crash;
 mod disk;
 mod elect;
 mod environment;
+mod metrics;
 mod ports;
 mod queue;
 mod read;

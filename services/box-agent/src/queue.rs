@@ -289,6 +289,8 @@ async fn keep_desk(
             () = agent.ctx().sleep(TICK), if !idle => {}
         }
         round(agent, &mut desk, reads).await;
+        let waiting = desk.genuine().len();
+        agent.metrics.desk(desk.pending.len() - waiting, waiting);
     }
 }
 
@@ -330,6 +332,7 @@ async fn examine_unread(agent: &Agent, desk: &mut Desk) {
             Examined::Refused(refusal) => {
                 if !refusal.is_silent() {
                     tracing::warn!(id = %place.id, %refusal, "a read request is refused");
+                    agent.metrics.forged();
                 }
                 desk.decide(place);
             }

@@ -2,13 +2,14 @@
 
 use std::{path::PathBuf, str::FromStr, sync::Arc};
 
+use carlos_metrics::Endpoint;
 use carlos_protocol::{
     envelope::{KeyFile, KeyKind},
     ids::Region,
     limits,
 };
 
-use crate::timings::Timings;
+use crate::{metrics::Metrics, timings::Timings};
 
 /// Connections held at once: sixteen reads, and room for short requests of a few hundred people.
 /// Each is a descriptor and some buffers, and the usual limit is 1,024 descriptors.
@@ -33,6 +34,10 @@ pub struct ConsoleConfig {
     pub reads_in_all: usize,
     /// Requests of one token in a minute.
     pub requests_per_minute: u32,
+    /// What this console counts; whoever serves the numbers keeps a clone.
+    pub metrics: Arc<Metrics>,
+    /// Where they are served (`CARLOS_METRICS_LISTEN`); nowhere unless it is set.
+    pub metrics_at: Option<Endpoint>,
 }
 
 impl ConsoleConfig {
@@ -47,6 +52,8 @@ impl ConsoleConfig {
             reads_per_person: limits::READS_PER_PERSON,
             reads_in_all: limits::READS_PER_CONSOLE,
             requests_per_minute: limits::REQUEST_BUDGET,
+            metrics: Arc::default(),
+            metrics_at: None,
         }
     }
 
@@ -62,6 +69,8 @@ impl ConsoleConfig {
     /// | `CARLOS_REGION` | required: the console's own region |
     /// | `CARLOS_DB_FORWARD` | `1` forwards reads; `0`, or nothing, does not |
     /// | `CARLOS_ROOT_KEY_FILE` | the key file that signs requests |
+    /// | `CARLOS_METRICS_LISTEN` | a loopback address and port for `GET /metrics` |
+    /// | `CARLOS_METRICS_ALLOW_REMOTE` | `1` allows another address there |
     ///
     /// # Errors
     /// [`ConfigError`] names the variable and what is wrong with it.
@@ -69,7 +78,11 @@ impl ConsoleConfig {
         let region = required(&var, "CARLOS_REGION")?;
         let forward = switch(&var, "CARLOS_DB_FORWARD")?;
         let key = var("CARLOS_ROOT_KEY_FILE").map(|path| read_key(path.into())).transpose()?;
-        Ok(Self { forward, key, ..Self::new(region) })
+        let metrics_at = Endpoint::from_env(var).map_err(|error| ConfigError::Unusable {
+            name: error.variable(),
+            why: error.to_string(),
+        })?;
+        Ok(Self { forward, key, metrics_at, ..Self::new(region) })
     }
 
     /// Why a console that is told to forward reads forwards none. It serves everything else, so

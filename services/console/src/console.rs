@@ -16,6 +16,7 @@ use crate::{
     admission::Admission,
     budget::Budget,
     config::ConsoleConfig,
+    evidence::Sightings,
     gate::Person,
     reads::Reads,
     records::{LookupError, Records},
@@ -42,6 +43,7 @@ pub(crate) struct Console {
     /// The key that signs requests; `None` when nothing is forwarded.
     pub(crate) signer: Option<Arc<KeyFile>>,
     pub(crate) records: Records,
+    pub(crate) sightings: Sightings,
     pub(crate) budget: Budget,
     pub(crate) strangers: Strangers,
     pub(crate) admission: Admission,
@@ -56,9 +58,16 @@ impl Console {
         shutdown: CancellationToken,
     ) -> Self {
         let timings = config.timings.clone();
-        let reads = Reads { bucket: bucket.clone(), timings: timings.clone(), tasks, shutdown };
+        let reads = Reads {
+            bucket: bucket.clone(),
+            timings: timings.clone(),
+            tasks,
+            shutdown,
+            metrics: Arc::clone(&config.metrics),
+        };
         Self {
             records: Records::new(bucket.clone()),
+            sightings: Sightings::default(),
             bucket,
             timings,
             signer: config.signer(),

@@ -14,6 +14,7 @@ mod config;
 mod console;
 mod evidence;
 mod gate;
+mod metrics;
 mod reads;
 mod records;
 mod refusal;
@@ -32,7 +33,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use crate::{
     config::{ConfigError, ConsoleConfig, MAX_CONNECTIONS, required},
-    start::{UnusableBucket, check_bucket},
+    metrics::Metrics,
+    start::{UnusableBucket, check_bucket, serve_metrics},
     timings::Timings,
 };
 use crate::{console::Console, server::Server};

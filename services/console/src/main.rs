@@ -6,7 +6,7 @@
 use std::{error::Error, net::SocketAddr, process::ExitCode};
 
 use carlos_bucket::{Bucket, Context, open_store};
-use carlos_console::{ConsoleConfig, check_bucket, required, run};
+use carlos_console::{ConsoleConfig, check_bucket, required, run, serve_metrics};
 use carlos_protocol::copy::Exit;
 use tokio::{net::TcpListener, signal::unix};
 use tokio_util::sync::CancellationToken;
@@ -71,6 +71,7 @@ impl Setup {
 
     async fn serve(self, shutdown: CancellationToken) -> Result<(), Box<dyn Error>> {
         check_bucket(&self.bucket, &shutdown).await?;
+        serve_metrics(&self.config, &self.bucket, &shutdown).await?;
         let listener = TcpListener::bind(self.listen).await?;
         tracing::info!(address = %listener.local_addr()?, "listening");
         run(self.config, self.bucket, listener, shutdown).await;

@@ -7,6 +7,7 @@ use axum::{
     body::Body,
     extract::{Path, Request, State, rejection::PathRejection},
     http::{HeaderMap, HeaderName, HeaderValue, header},
+    middleware::map_response_with_state,
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -41,7 +42,13 @@ pub(crate) fn router(console: Arc<Console>) -> Router {
         .route("/api/cli/apps/{account}/{app}/db/{host}", get(list_door))
         .route("/api/cli/apps/{account}/{app}/db/{host}/reads", post(reads))
         .fallback(|| async { Refusal::NotFound })
+        .layer(map_response_with_state(Arc::clone(&console), counted))
         .with_state(console)
+}
+
+async fn counted(State(console): State<Arc<Console>>, response: Response) -> Response {
+    console.reads.metrics.responded(response.status());
+    response
 }
 
 async fn apps(State(console): State<Arc<Console>>, headers: HeaderMap) -> Answer {
@@ -118,7 +125,7 @@ fn names_of(names: Names<(String, String, String)>) -> Answer<(String, String, S
 
 async fn capable(console: &Console, door: &Door, needs: Needs) -> Answer<()> {
     let record = &door.record;
-    match evidence::judge(&console.bucket, &record.region, needs).await {
+    match evidence::judge(&console.bucket, &console.sightings, &record.region, needs).await {
         Verdict::Ask => Ok(()),
         Verdict::NoneCapable => Err(Refusal::NoneCapable(record.clone())),
         Verdict::NoneLive => Err(Refusal::NoneLive(record.clone())),

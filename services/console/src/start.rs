@@ -1,10 +1,16 @@
 //! What a console makes sure of before it listens.
 
+use std::io;
+use std::sync::Arc;
+
 use carlos_bucket::{
     Bucket,
     probe::{Probed, probe},
 };
+use carlos_metrics::Exporter;
 use tokio_util::sync::CancellationToken;
+
+use crate::config::ConsoleConfig;
 
 /// The console's name under `probe/`, which is also what its rights in the bucket name.
 const PRINCIPAL: &str = "console";
@@ -45,4 +51,28 @@ pub async fn check_bucket(
             Ok(())
         }
     }
+}
+
+/// Serves what the console counts on the address of its configuration, until `shutdown`; nothing
+/// where none is named.
+///
+/// # Errors
+/// When the address cannot be had.
+pub async fn serve_metrics(
+    config: &ConsoleConfig,
+    bucket: &Bucket,
+    shutdown: &CancellationToken,
+) -> io::Result<()> {
+    let Some(endpoint) = config.metrics_at else { return Ok(()) };
+    let exporter = Exporter::bind(endpoint).await?;
+    tracing::info!(address = %exporter.address()?, "metrics");
+    let (metrics, counted) = (Arc::clone(&config.metrics), bucket.clone());
+    let context = bucket.context();
+    let serving = exporter.serve(
+        context.clone(),
+        move |page| metrics.write(page, &counted),
+        shutdown.clone(),
+    );
+    drop(context.spawn(serving));
+    Ok(())
 }

@@ -126,6 +126,46 @@ async fn t14_an_unreadable_edges_file_admits() {
 }
 
 #[tokio::test]
+async fn t14_an_edges_file_that_cannot_be_loaded_admits() {
+    let context = Context::system();
+    let (store, faults) = FaultStore::wrap(Arc::new(InMemory::new()), &context);
+    let rig = rig_with(store, |config| config).await;
+    rig.edges("box-uk", "uk", &[], false).await;
+    for op in [Op::List, Op::Get] {
+        assert_eq!(answer(&rig).await.as_deref(), Some("DBF-1"));
+        faults.add(Rule::new(op, Fault::Refused(403)).on("control/edges").always());
+        assert_eq!(answer(&rig).await, None, "{op:?}");
+        faults.clear();
+    }
+}
+
+#[tokio::test]
+async fn t14_an_unreadable_status_snapshot_admits() {
+    for garbage in ["", "{}", "not json"] {
+        let rig = none_capable().await;
+        rig.edges("box-us", "us", &[], false).await;
+        rig.write(&Key::Status("box-us".parse().unwrap()), garbage).await;
+        assert_eq!(answer(&rig).await, None, "{garbage:?}");
+    }
+}
+
+/// The second refusal gives way to a gap as the first does, wherever the broken box stands.
+#[tokio::test]
+async fn t14_incomplete_evidence_wins_over_dbf_2_as_well() {
+    let rig = rig().await;
+    let now = rig.bucket.context().now_unix();
+    rig.status("box-uk", "uk", now - 151).await;
+    assert_eq!(answer(&rig).await.as_deref(), Some("DBF-2"));
+    // A fresh snapshot without edges, then with edges that say nothing, then complete.
+    rig.status("box-us", "us", now).await;
+    assert_eq!(answer(&rig).await, None);
+    rig.write(&Key::Edges("box-us".parse().unwrap(), rev(1)), "").await;
+    assert_eq!(answer(&rig).await, None);
+    rig.edges("box-us", "us", &[], false).await;
+    assert_eq!(answer(&rig).await.as_deref(), Some("DBF-2"));
+}
+
+#[tokio::test]
 async fn t14_a_fresh_snapshot_beside_no_edges_file_admits() {
     let rig = none_capable().await;
     rig.status("box-us", "us", rig.bucket.context().now_unix()).await;
@@ -167,7 +207,7 @@ async fn cost(rig: &Rig) -> [u64; 2] {
 /// A box that could serve in every second revision, and cannot in the last.
 async fn flapped(rig: &Rig, revisions: u64) {
     let name: carlos_protocol::ids::BoxName = "box-uk".parse().unwrap();
-    for number in 2..=revisions {
+    for number in 3..=revisions {
         let capable = (number % 2 == 1).then(|| DB_READ_CAPABILITY.parse().unwrap());
         let edges = Edges {
             v: records::VERSION,
@@ -182,7 +222,8 @@ async fn flapped(rig: &Rig, revisions: u64) {
 
 #[tokio::test]
 async fn a_box_of_5_000_edges_revisions_costs_what_any_box_costs() {
-    let rig = rig().await;
+    let rig = none_capable().await;
+    rig.status_of("box-uk", "uk", rig.bucket.context().now_unix(), 2).await;
     rig.get(DOOR).await;
     let young = cost(&rig).await;
     assert_eq!(young[0], 2, "the boxes that have edges, and those that have a status");
@@ -199,4 +240,26 @@ async fn a_box_of_5_000_edges_revisions_costs_what_any_box_costs() {
     rig.status_of("box-uk", "uk", rig.bucket.context().now_unix(), 0).await;
     let [listings, reads] = cost(&rig).await;
     assert!(listings <= 2 + 8 && reads <= young[1] + 1, "{listings} listings, {reads} reads");
+}
+
+#[tokio::test]
+async fn a_box_that_was_seen_to_serve_is_looked_at_first() {
+    let rig = rig().await;
+    for number in 0..100 {
+        rig.a_box(&format!("box-us-{number}"), "us", &[DB_READ_CAPABILITY], false).await;
+    }
+    rig.get(DOOR).await;
+    let warm = cost(&rig).await;
+    assert_eq!(warm[0], 0, "nothing is listed while the box seen last still serves");
+    assert!(warm[1] <= 8, "{warm:?}: the gate's records, the box's status, no newer edges");
+    // It drains, and dies before it can say so in its status.
+    rig.edges("box-uk", "uk", &[DB_READ_CAPABILITY], true).await;
+    assert_eq!(answer(&rig).await.as_deref(), Some("DBF-1"));
+    // Another box of the region comes up.
+    rig.a_box("box-uk-2", "uk", &[DB_READ_CAPABILITY], false).await;
+    assert_eq!(answer(&rig).await, None);
+    assert_eq!(cost(&rig).await[0], 0);
+    // It falls silent.
+    rig.status_of("box-uk-2", "uk", rig.bucket.context().now_unix() - 200, 1).await;
+    assert_eq!(answer(&rig).await.as_deref(), Some("DBF-2"));
 }

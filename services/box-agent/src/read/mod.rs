@@ -24,7 +24,8 @@ use carlos_protocol::result::{ReadResult, State};
 use carlos_protocol::time::Seconds;
 
 use self::bracket::Bracket;
-use self::ending::{Ending, Progress};
+pub(crate) use self::ending::Ending;
+use self::ending::Progress;
 use self::hold::Hold;
 use crate::admission::{ReadSlot, Reservation};
 use crate::agent::Agent;
@@ -68,6 +69,7 @@ pub(crate) async fn run(agent: Arc<Agent>, candidate: Candidate) {
         ending = read.conduct(&mut hold) => ending,
     };
     read.write_result(&ending).await;
+    agent.metrics.ended(&ending);
     hold.worker.stop().await;
     read.reached(CrashPoint::WorkerStopped).await;
 }
@@ -102,7 +104,9 @@ async fn stand(agent: &Agent, request: &ReadRequest) -> Stood {
         nonce: Nonce::mint(&mut ctx.entropy()),
         deadline: Seconds::new(ctx.now_unix() + OWNER_TIME.as_secs()),
     };
-    match elect::own(&agent.ports.bucket, request.id, &picked).await {
+    let owner = elect::own(&agent.ports.bucket, request.id, &picked).await;
+    agent.metrics.elected(owner, request, ctx.now_unix_ms());
+    match owner {
         Owner::Own => {}
         Owner::Other => return Stood::Out,
         Owner::Unknown => return Stood::Unclear(picked, deadline),

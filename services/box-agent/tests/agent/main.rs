@@ -8,6 +8,7 @@ mod bracket;
 mod child;
 mod election;
 mod life;
+mod metrics;
 mod reads;
 #[cfg(target_os = "linux")]
 mod socket;

@@ -13,16 +13,12 @@ use carlos_protocol::{envelope::KeyFile, lines::Line};
 use tokio::sync::oneshot;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::{
-    opening::Opening,
-    pace::{Ending, Pace},
-    relay::Relay,
-};
+use self::{opening::Opening, pace::Pace, relay::Relay};
 pub(crate) use self::{
     opening::{NotOpened, Order},
-    pace::LineBody,
+    pace::{Ending, LineBody},
 };
-use crate::{admission::Admitted, timings::Timings};
+use crate::{admission::Admitted, metrics::Metrics, timings::Timings};
 
 /// What every read of one console shares.
 #[derive(Clone)]
@@ -31,6 +27,7 @@ pub(crate) struct Reads {
     pub(crate) timings: Timings,
     pub(crate) tasks: TaskTracker,
     pub(crate) shutdown: CancellationToken,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Reads {
@@ -53,7 +50,7 @@ impl Reads {
         );
         let (ready, opened) = oneshot::channel();
         let opening = Opening::new(self.bucket.clone(), key, order);
-        let task = read(self.bucket.clone(), opening, pace, ready, admitted);
+        let task = read(self.clone(), opening, pace, ready, admitted);
         context.spawn(self.tasks.track_future(task));
         match opened.await {
             Ok(answer) => answer.map(|()| body),
@@ -64,17 +61,20 @@ impl Reads {
 
 /// The whole life of one read. `_admitted` is given back when this returns (J5).
 async fn read(
-    bucket: Bucket,
+    reads: Reads,
     mut opening: Opening,
     mut pace: Pace,
     ready: oneshot::Sender<Result<(), NotOpened>>,
     _admitted: Admitted,
 ) {
     let (id, allowed) = (opening.id(), pace.timings.cancel);
+    let Reads { bucket, metrics, .. } = reads;
+    let _open = metrics.opened();
     let opened = match opening.write(&pace).await {
         Ok(opened) => opened,
         Err(error) => {
             tracing::info!(%id, %error, "a read was not opened");
+            metrics.not_opened();
             let _ = ready.send(Err(error));
             return opening.cancel(allowed).await;
         }
@@ -83,11 +83,12 @@ async fn read(
     let admitted = pace.send(&Line::Admitted(id)).await;
     let _ = ready.send(Ok(()));
     let ending = match admitted {
-        Ok(()) => Relay::new(bucket, id, pace, opened.issued).run().await,
+        Ok(()) => Relay::new(bucket, id, pace, opened.issued).counted(&metrics).run().await,
         Err(ending) => ending,
     };
     tracing::info!(%id, ?ending, "a read ended");
     if ending != Ending::Answered {
+        metrics.ended(ending);
         opening.cancel(allowed).await;
     }
 }

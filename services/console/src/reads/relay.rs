@@ -1,6 +1,6 @@
 //! What a box writes becomes response lines (db-forward §5.5 steps 6 and 7).
 
-use std::{ops::RangeInclusive, time::Duration};
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use carlos_bucket::{Bucket, Listed, Purpose, ReadError};
@@ -17,6 +17,7 @@ use carlos_protocol::{
 use futures::{StreamExt, stream};
 
 use super::pace::{Ending, Pace};
+use crate::metrics::Metrics;
 
 /// Chunks fetched at once: 64 MiB then leave in seconds from a store that answers in tens of
 /// milliseconds, and a read holds a megabyte more.
@@ -29,6 +30,7 @@ pub(crate) struct Relay {
     issued: Duration,
     next: u64,
     bytes: u64,
+    metrics: Arc<Metrics>,
 }
 
 /// The read's objects, as the console sees them: all written by a box, none of them trusted.
@@ -42,7 +44,19 @@ impl Relay {
     pub(crate) fn new(bucket: Bucket, id: ReadId, mut pace: Pace, issued: Duration) -> Self {
         let unpicked_at = issued + pace.timings.pickup;
         pace.enter(Phase::Queued, unpicked_at, Ending::Unpicked);
-        Self { output: Output { bucket, id }, pace, issued, next: 1, bytes: 0 }
+        Self {
+            output: Output { bucket, id },
+            pace,
+            issued,
+            next: 1,
+            bytes: 0,
+            metrics: Arc::default(),
+        }
+    }
+
+    /// Counts what becomes of the read there.
+    pub(crate) fn counted(self, metrics: &Arc<Metrics>) -> Self {
+        Self { metrics: Arc::clone(metrics), ..self }
     }
 
     /// Relays until the result line is written or the request ends, then ends the response.
@@ -57,6 +71,7 @@ impl Relay {
 
     async fn relay(&mut self) -> Result<(), Ending> {
         let picked = self.owner().await?;
+        self.metrics.picked(self.pace.now() - self.issued);
         let at = self.owners_end(&picked);
         self.pace.enter(Phase::Reading, at, Ending::Overdue);
         self.pace.send(&Line::Picked(picked.box_name.clone())).await?;
@@ -95,7 +110,9 @@ impl Relay {
             }
             self.chunks(result.as_ref().map(|result| result.last_seq)).await?;
             if let Some(result) = result.take_if(|result| self.next > result.last_seq) {
-                return self.pace.send(&Line::Result(result)).await;
+                self.pace.send(&Line::Result(result.clone())).await?;
+                self.metrics.answered(&result);
+                return Ok(());
             }
             self.pace.pause(self.pace.timings.output_poll).await?;
         }
@@ -120,6 +137,9 @@ impl Relay {
             self.bytes += rows_in(data.len() as u64).ok_or(Ending::Malformed)?;
             self.pace.enter_phase(Phase::Streaming);
             self.pace.send(&Line::Chunk { seq: self.next, data: data.into() }).await?;
+            if self.next == 1 {
+                self.metrics.first_chunk(self.pace.now() - self.issued);
+            }
             self.next += 1;
         }
         Ok(())
