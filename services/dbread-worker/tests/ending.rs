@@ -37,7 +37,7 @@ fn scratch() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_peer_lost_in_a_restore_ends_the_worker_at_once() {
+fn t12_a_peer_lost_in_a_restore_ends_the_worker_at_once() {
     let (dir, shop) = (scratch(), Replica::shop());
     let mut worker = Worker::greeted(dir.path());
     worker.send(&Frame::Header(shop.header(LIMITS)));
@@ -49,8 +49,27 @@ fn a_peer_lost_in_a_restore_ends_the_worker_at_once() {
     assert_eq!(worker.scratch_bytes(), 0, "no copy is left");
 }
 
+/// The last byte is sent, so the worker applies, finishes and checks; none of it waits for input.
 #[test]
-fn a_peer_lost_in_a_query_ends_the_worker_at_once() {
+fn t12_a_peer_lost_after_the_download_ends_the_worker_in_time() {
+    let large = Replica::of(
+        "PRAGMA page_size=4096; CREATE TABLE note (id INTEGER PRIMARY KEY, body BLOB);
+         WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM n WHERE x < 4000)
+         INSERT INTO note SELECT x, randomblob(4000) FROM n;",
+    );
+    let dir = scratch();
+    let mut worker = Worker::greeted(dir.path());
+    worker.send(&Frame::Header(large.header(LIMITS)));
+    worker.send_file(&large.bytes);
+    worker.hang_up();
+    let (status, after) = worker.end(GRACE + SLACK);
+    assert!(after < GRACE + SLACK, "{after:?}");
+    let codes = [exit::PEER_LOST, exit::PEER_LOST_FORCED].map(|code| Some(code.into()));
+    assert!(codes.contains(&status.code()), "{status}");
+}
+
+#[test]
+fn t12_a_peer_lost_in_a_query_ends_the_worker_at_once() {
     let (dir, shop) = (scratch(), Replica::shop());
     let mut worker = Worker::holding(dir.path(), &shop, LIMITS);
     worker.run(BUSY);
@@ -62,7 +81,7 @@ fn a_peer_lost_in_a_query_ends_the_worker_at_once() {
 }
 
 #[test]
-fn a_peer_lost_while_the_worker_writes_ends_it_at_once() {
+fn t12_a_peer_lost_while_the_worker_writes_ends_it_at_once() {
     let (dir, shop) = (scratch(), Replica::shop());
     let mut worker = Worker::holding(dir.path(), &shop, LIMITS);
     worker.run(
@@ -78,7 +97,7 @@ fn a_peer_lost_while_the_worker_writes_ends_it_at_once() {
 }
 
 #[test]
-fn a_stuck_worker_ends_within_its_grace_of_losing_its_peer() {
+fn t12_a_stuck_worker_ends_within_its_grace_of_losing_its_peer() {
     let (dir, shop) = (scratch(), Replica::shop());
     let mut worker = Worker::holding(dir.path(), &shop, LIMITS);
     worker.run(STUCK);
@@ -113,7 +132,7 @@ fn a_peer_that_falls_silent_is_not_waited_for_beyond_the_limit() {
 }
 
 #[test]
-fn what_a_killed_worker_leaves_is_swept_and_a_living_ones_is_not() {
+fn t12_what_a_killed_worker_leaves_is_swept_and_a_living_ones_is_not() {
     let (dir, shop) = (scratch(), Replica::shop());
     let mut dead = Worker::holding(dir.path(), &shop, LIMITS);
     let alive = Worker::holding(dir.path(), &shop, LIMITS);
