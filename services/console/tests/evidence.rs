@@ -95,20 +95,6 @@ async fn t14_status_snapshots_that_cannot_be_loaded_admit() {
 }
 
 #[tokio::test]
-async fn t14_edges_files_that_cannot_be_loaded_admit() {
-    let context = Context::system();
-    let (store, faults) = FaultStore::wrap(Arc::new(InMemory::new()), &context);
-    let rig = rig_with(store, |config| config).await;
-    rig.edges("box-uk", "uk", &[], false).await;
-    for op in [Op::List, Op::Get] {
-        assert_eq!(answer(&rig).await.as_deref(), Some("DBF-1"));
-        faults.add(Rule::new(op, Fault::Refused(403)).on("control/edges").always());
-        assert_eq!(answer(&rig).await, None);
-        faults.clear();
-    }
-}
-
-#[tokio::test]
 async fn t14_one_missing_snapshot_admits() {
     let rig = none_capable().await;
     rig.edges("box-us", "us", &[], false).await;

@@ -8,4 +8,5 @@ mod t15;
 mod t16;
 mod t18;
 mod t4;
+mod t8;
 mod t9;
