@@ -40,9 +40,12 @@ pub struct Doctor {
     /// The name that the role's rights are for, unless it is `console`, or that of CARLOS_BOX.
     #[arg(long)]
     name: Option<Principal>,
-    /// The region the role stands in.
+    /// The region that a console or a box stands in.
     #[arg(long, env = "CARLOS_REGION")]
     region: Option<Region>,
+    /// The mesh of a mesh node, or the deployment of a router.
+    #[arg(long, value_name = "NAME")]
+    of: Option<Principal>,
     /// The data bucket of a region. A service must reach its own region's and no other.
     #[arg(long, value_name = "REGION=URL", value_parser = data)]
     data: Vec<(Region, String)>,
@@ -62,6 +65,8 @@ enum AsRole {
     Operator,
     Console,
     Agent,
+    MeshNode,
+    Router,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -151,7 +156,8 @@ async fn examine(args: &Doctor, patient: &Patient) -> Vec<Finding> {
     let sees_boxes = operator || matches!(patient.holder.role, Role::Console(_));
     let asked = |check: Check| args.only.is_empty() || args.only.contains(&check);
     let mut found = Vec::new();
-    if asked(Check::Bucket) {
+    // A router creates nothing, so it has nothing to try the promises with.
+    if asked(Check::Bucket) && !matches!(patient.holder.role, Role::Router(_)) {
         found.extend(bucket::promises(patient).await);
     }
     // Services have no right to a bucket's settings, and need none.
@@ -242,17 +248,27 @@ fn holder(args: &Doctor, var: impl Fn(&str) -> Option<String>) -> Result<Holder,
         let region = args.region.clone();
         region.ok_or_else(|| Failure::usage("say its region: --region, or CARLOS_REGION."))
     };
+    let of = || {
+        let of = args.of.as_ref().map(Principal::to_string);
+        of.ok_or_else(|| Failure::usage("say of which mesh or deployment: --of."))
+    };
     let (usual, role) = match role {
         AsRole::Operator => (Some("operator".to_owned()), Role::Operator),
         AsRole::Console => (Some("console".to_owned()), Role::Console(region()?)),
         AsRole::Agent => (var("CARLOS_BOX"), Role::Agent(region()?)),
+        AsRole::MeshNode => (None, Role::MeshNode(of()?)),
+        AsRole::Router => (None, Role::Router(of()?)),
     };
     let name = match (&args.name, usual) {
         (Some(name), _) => name.clone(),
         (None, Some(usual)) => {
             usual.parse().map_err(|error| Failure::usage(format!("{usual}: {error}.")))?
         }
-        (None, None) => return Err(Failure::usage("say which box: --name, or CARLOS_BOX.")),
+        (None, None) => {
+            return Err(Failure::usage(
+                "say whose name its rights are for: --name, or for a box CARLOS_BOX.",
+            ));
+        }
     };
     Ok(Holder { name, role })
 }

@@ -133,7 +133,9 @@ fn whose_keys_these_are_is_told_by_the_environment() {
     assert_eq!(asked_as(&[("CARLOS_REGION", "ie"), ("CARLOS_DB_FORWARD", "1")]), "console");
     assert_eq!(asked_as(&[("CARLOS_REGION", "uk"), ("CARLOS_BOX", "box-uk")]), "box-uk");
     run(dir.path(), &[("CARLOS_BOX", "b")], &["doctor"]).failed(2, "CARLOS_REGION");
-    run(dir.path(), &[], &["doctor", "--as", "agent", "--region", "uk"]).failed(2, "which box");
+    run(dir.path(), &[], &["doctor", "--as", "agent", "--region", "uk"]).failed(2, "whose name");
+    let mesh_node = ["doctor", "--as", "mesh-node", "--name", "a"];
+    run(dir.path(), &[], &mesh_node).failed(2, "of which mesh");
 }
 
 #[cfg(not(feature = "admin"))]

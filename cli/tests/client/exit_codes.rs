@@ -120,7 +120,7 @@ fn sql_that_no_server_would_run() {
     for sql in ["", "SELECT 1; SELECT 2", "-- nothing"] {
         ask(sql).failed(17, "");
     }
-    ask(&"x".repeat(64 * 1024 + 1)).failed(17, "64 KB");
+    ask(&"x".repeat(64 * 1024 + 1)).failed(17, "can run at most 65536");
     ask("SELECT '\u{fffd}'").failed(17, "this query cannot be sent to region uk");
     assert!(console.seen().iter().all(|seen| !seen.line.starts_with("POST")));
 }
@@ -144,7 +144,7 @@ fn sql_from_stdin_and_from_a_file() {
     assert_eq!(sent, ["SELECT 'from stdin'\n", "SELECT 'from a file'"]);
 
     ask(&["-"], b"SELECT '\xff'").failed(17, "this query cannot be sent to region uk");
-    ask(&["-"], &vec![b' '; 10_000_000]).failed(17, "64 KB");
+    ask(&["-"], &vec![b' '; 10_000_000]).failed(17, "can run at most 65536");
     ask(&["--file", "/no/such/file"], b"").failed(2, "/no/such/file");
 }
 

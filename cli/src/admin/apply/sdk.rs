@@ -303,6 +303,7 @@ fn found<T, E: ProvideErrorMetadata>(
         (Some(code), _) if absent.contains(&code) => Ok(None),
         (None, Some(404)) if !absent.is_empty() => Ok(None),
         (Some(code), _) => Err(ApplyError::Answered(act, code.to_owned())),
+        (None, Some(200..300)) => Err(ApplyError::Answered(act, "in words of its own".into())),
         (None, Some(status)) => Err(ApplyError::Answered(act, status.to_string())),
         (None, None) => Err(ApplyError::Silent(act, kind(&error).to_owned())),
     }
@@ -311,8 +312,10 @@ fn found<T, E: ProvideErrorMetadata>(
 fn kind<E>(error: &SdkError<E>) -> &'static str {
     match error {
         SdkError::TimeoutError(_) => "it took too long",
-        SdkError::ConstructionFailure(_) => "no request could be made, perhaps for want of keys",
-        _ => "the connection failed",
+        SdkError::DispatchFailure(failure) if failure.is_timeout() => "it took too long",
+        SdkError::DispatchFailure(failure) if failure.is_io() => "the connection failed",
+        SdkError::ResponseError(_) => "the connection failed",
+        _ => "no request could be made, perhaps for want of keys",
     }
 }
 

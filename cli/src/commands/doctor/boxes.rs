@@ -58,11 +58,7 @@ pub(super) async fn gather(patient: &Patient) -> Result<Deployment, ReadError> {
     let bucket = &patient.bucket;
     let mut names = BTreeSet::new();
     for prefix in [keys::EDGES, keys::STATUS] {
-        for listed in bucket.list(prefix, None, Purpose::Sweep).await? {
-            if let Ok(Key::Edges(name, _) | Key::Status(name)) = Key::parse(&listed.key) {
-                names.insert(name);
-            }
-        }
+        names.extend(bucket.children(prefix, Purpose::Sweep).await?.names::<BoxName>(prefix));
     }
     let looks = names.into_iter().map(|name| look(patient, name));
     let boxes = stream::iter(looks).buffered(AT_ONCE).collect().await;
@@ -103,15 +99,8 @@ async fn head(patient: &Patient, chain: &str) -> File<bytes::Bytes> {
 
 /// How many live instances each region has, of the first [`HOSTS`].
 async fn hosts(patient: &Patient) -> Result<BTreeMap<Region, usize>, ReadError> {
-    let listed = patient.bucket.list(keys::HOSTS, None, Purpose::Sweep).await?;
-    let names: BTreeSet<Host> = listed
-        .iter()
-        .filter_map(|listed| match Key::parse(&listed.key) {
-            Ok(Key::Host(host, _)) => Some(host),
-            _ => None,
-        })
-        .take(HOSTS)
-        .collect();
+    let children = patient.bucket.children(keys::HOSTS, Purpose::Sweep).await?;
+    let names: Vec<Host> = children.names(keys::HOSTS).take(HOSTS).collect();
     let looks = names.into_iter().map(|host| async move {
         match head(patient, &keys::host_chain(&host)).await {
             File::There(bytes) => records::decode::<HostRecord>(&bytes).ok(),
@@ -140,7 +129,10 @@ pub(super) fn judge(deployment: &Deployment, bucket: &Bucket) -> Vec<Finding> {
         }
     }
     if found.is_empty() {
-        let said = format!("{} boxes, each alive and serving.", deployment.boxes.len());
+        let said = match deployment.boxes.len() {
+            0 => "no box is known, and no instance that needs one.".to_owned(),
+            count => format!("all {count} boxes live and serve."),
+        };
         found.push(Finding::new("boxes-ok", "", said));
     }
     found

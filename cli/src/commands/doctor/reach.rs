@@ -55,7 +55,7 @@ async fn own_bucket(patient: &Patient) -> Vec<Finding> {
     };
     let mut found = Vec::new();
     let mut named = Vec::new();
-    for key in samples(patient.bucket.context()) {
+    for key in samples(patient.bucket.context()).into_iter().chain(own_samples(&rights)) {
         let end = read(&patient.bucket, &key).await;
         match (may(&key), end) {
             (true, End::Done | End::Absent) | (false, End::Refused) => {}
@@ -162,6 +162,12 @@ async fn one_below(store: &Inner, key: &str) -> Option<String> {
 fn top(key: &str) -> String {
     let parts = if key.starts_with("control/") { 2 } else { 1 };
     key.split_inclusive('/').take(parts).collect()
+}
+
+/// A name within each right to read, which is free as well.
+fn own_samples(rights: &[Right]) -> impl Iterator<Item = String> {
+    let own = rights.iter().filter(|one| one.place == Place::Deployment && one.act == Act::Read);
+    own.map(|right| right.keys.replace('*', SOMEBODY_ELSE))
 }
 
 /// A name of every kind, which nobody has.

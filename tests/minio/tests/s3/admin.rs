@@ -227,6 +227,9 @@ pub(crate) async fn reach(server: &'static Server) {
         let (found, exit, ran) = ask(role, name, region);
         assert!(exit == 0 && found.len() == 1 && names(&found), "{name}: {ran:?}");
     }
+    let node = ["--only", "reach", "--as", "mesh-node", "--name", "mesh-node", "--of", "chat"];
+    let (found, exit, ran) = doctor(&own, &node, &server.environment("mesh-node"));
+    assert!(exit == 0 && found.len() == 1 && names(&found), "{ran:?}");
     widened(server, &buckets, &ask).await;
     let (found, exit, ran) = ask("agent", "box-uk", "ie");
     let short = found.iter().filter(|one| one.starts_with("reach-too-short data bucket of ie"));
