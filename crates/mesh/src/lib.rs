@@ -7,13 +7,13 @@ pub mod store;
 
 mod config;
 mod core;
+mod delivery;
 mod error;
 mod handler;
+mod link;
 mod monitor;
 mod net;
-
-// So that the derive macro's paths hold inside this crate too.
-extern crate self as routemesh;
+mod runtime;
 
 pub use bytes::Bytes;
 pub use carlos_protocol::mesh::{
@@ -28,8 +28,9 @@ pub use config::{
 };
 pub use error::{CallError, ErrorKind, NoTarget};
 pub use handler::{HandlerError, MessageContext, MessageKind};
-pub use monitor::PeerState;
+pub use monitor::{ChannelStatus, MeshStatus, PeerState, PeerStatus};
 pub use net::{Listener, Net, Stream, TcpNet};
 pub use packet::{Body, BodyError, Json, Packet};
 pub use routemesh_derive::Packet;
+pub use runtime::{CallOptions, ChannelHandle, MeshHost, Reply, SHUTDOWN, Shutdown, StartError};
 pub use store::{LocationStore, MemoryStore, StorePace};

@@ -135,6 +135,16 @@ impl<'a> Head<'a> {
         }
     }
 
+    /// Bytes of the record with so much payload, length field and all: what it costs of credit.
+    pub fn record_bytes(&self, payload: usize) -> usize {
+        5 + self.size() + payload
+    }
+
+    /// Bytes of the record of a further part: what it costs of credit.
+    pub fn part_bytes(len: usize) -> usize {
+        9 + len
+    }
+
     /// Begins the record of a further part, of which the caller lets `len` bytes follow.
     pub fn put_part(stream: u32, len: usize, out: &mut BytesMut) {
         put_part(stream, len, out);

@@ -102,15 +102,32 @@ impl RecordDecoder {
     /// # Errors
     /// [`RecordError`].
     pub fn cut(bytes: &[u8]) -> Result<Option<(Record<'_>, usize)>, RecordError> {
-        let Some((length, rest)) = bytes.split_first_chunk::<LENGTH_BYTES>() else {
-            return Ok(None);
-        };
+        let Some(size) = Self::size(bytes)? else { return Ok(None) };
+        let Some(body) = bytes.get(LENGTH_BYTES..size) else { return Ok(None) };
+        let record = Record::read(body[0], &body[1..])?;
+        Ok(Some((record, size)))
+    }
+
+    /// How many bytes of the front are whole records.
+    ///
+    /// # Errors
+    /// [`RecordError::Length`].
+    pub fn whole(bytes: &[u8]) -> Result<usize, RecordError> {
+        let mut end = 0;
+        while let Some(size) = Self::size(&bytes[end..])?
+            && size <= bytes.len() - end
+        {
+            end += size;
+        }
+        Ok(end)
+    }
+
+    /// Bytes of the first record, its length field included.
+    fn size(bytes: &[u8]) -> Result<Option<usize>, RecordError> {
+        let Some(length) = bytes.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
         let length = u32::from_be_bytes(*length);
         let size = usize::try_from(length).ok().filter(|size| (1..=RECORD_BYTES).contains(size));
-        let size = size.ok_or(RecordError::Length(length))?;
-        let Some(body) = rest.get(..size) else { return Ok(None) };
-        let record = Record::read(body[0], &body[1..])?;
-        Ok(Some((record, LENGTH_BYTES + size)))
+        size.map(|size| Some(LENGTH_BYTES + size)).ok_or(RecordError::Length(length))
     }
 }
 

@@ -14,6 +14,4 @@ pub use options::{
 };
 pub use plan::{ConfigError, ConfigErrors};
 
-pub(crate) use plan::{
-    ChannelPlan, HostPlan, NodePlan, RidPlan, ServerPlan, endpoint, known_keys, peer_fits,
-};
+pub(crate) use plan::{HostPlan, NodePlan, RidPlan, endpoint, peer_fits};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use carlos_bucket::Context;
 use carlos_protocol::mesh::{
-    ChannelName, Identity, MeshName, ObjectRole, PacketName, Rid, RidPrefix, Weight,
+    ChannelName, MeshName, ObjectRole, PacketName, Rid, RidPrefix, Weight,
 };
 use thiserror::Error;
 
@@ -478,13 +478,4 @@ pub(crate) fn endpoint(host: &str, port: u16) -> String {
         Ok(_) => format!("[{host}]:{port}"),
         Err(_) => format!("{host}:{port}"),
     }
-}
-
-/// The keys that manual peers must hold.
-pub(crate) fn known_keys(peers: &[ManualPeer]) -> Vec<Identity> {
-    let key = |peer: &ManualPeer| match peer.identity {
-        PeerIdentity::Key(key) => Some(key),
-        PeerIdentity::Any => None,
-    };
-    peers.iter().filter_map(key).collect()
 }

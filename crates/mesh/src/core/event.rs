@@ -26,8 +26,6 @@ pub(crate) enum Cause {
     Ended,
     /// No connection came about.
     Unreachable,
-    /// The other end proved another key than expected.
-    WrongKey,
     /// The handshake took too long.
     Slow,
     /// No answer to probes.
@@ -92,7 +90,7 @@ pub(crate) enum Effect {
     /// Say why not, and close.
     Reject(ConnId, Reject),
     /// The link is admitted both ways: application records may flow.
-    Ready(ConnId, Rid),
+    Ready(Rid),
     /// Close.
     Close(ConnId, Cause),
     /// Ask for an answer.
@@ -100,7 +98,7 @@ pub(crate) enum Effect {
     /// Tell the peer our newest descriptor.
     Update(ConnId, Box<Descriptor>),
     /// Tell the store our newest descriptor.
-    Publish(Box<Descriptor>),
+    Publish,
     /// Read a node's newest descriptor and answer with [`Event::Found`].
     LookUp(Rid),
     /// What [`Core::channels`](super::Core::channels) and `peers` say has changed.

@@ -344,7 +344,7 @@ impl Core {
             dial.failures = 0;
             dial.was_ready = true;
         }
-        self.effects.push_back(Effect::Ready(conn, rid));
+        self.effects.push_back(Effect::Ready(rid));
         if behind {
             self.effects.push_back(Effect::Update(conn, Box::new(self.me.clone())));
         }

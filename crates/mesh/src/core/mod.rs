@@ -25,9 +25,8 @@ use carlos_protocol::mesh::{
 };
 
 pub(crate) use admission::Policy;
-pub(crate) use event::{Admission, Cause, ConnId, Effect, Event, PeerId, Target};
+pub(crate) use event::{Cause, ConnId, Effect, Event, HANDSHAKE, PeerId, Target};
 pub(crate) use selector::{Candidate, Pick, Selector};
-pub(crate) use view::{ChannelView, PeerView};
 
 use directory::{Applied, Directory};
 use links::{Conn, Dial};
@@ -91,6 +90,11 @@ impl Core {
     /// This node's newest descriptor.
     pub(crate) fn me(&self) -> &Descriptor {
         &self.me
+    }
+
+    /// The newest descriptor of another node.
+    pub(crate) fn descriptor(&self, rid: &Rid) -> Option<&Descriptor> {
+        self.directory.get(rid).map(|known| &known.descriptor)
     }
 
     /// The next thing to do, in the order it was decided.
@@ -206,7 +210,7 @@ impl Core {
     /// Revision, store, peers, then the own table (routemesh §8).
     fn republish(&mut self) {
         self.me.revision = self.me.revision.next();
-        self.effects.push_back(Effect::Publish(Box::new(self.me.clone())));
+        self.effects.push_back(Effect::Publish);
         for (&conn, state) in self.conns.iter_mut().filter(|(_, state)| state.is_ready()) {
             state.told = Some(self.me.revision);
             self.effects.push_back(Effect::Update(conn, Box::new(self.me.clone())));

@@ -116,11 +116,6 @@ impl<T: Clone> Selector<T> {
         }
         self.entries[picked].accumulator -= total;
     }
-
-    /// The candidates.
-    pub(crate) fn candidates(&self) -> impl Iterator<Item = &Candidate<T>> {
-        self.entries.iter().map(|entry| &entry.candidate)
-    }
 }
 
 #[cfg(test)]

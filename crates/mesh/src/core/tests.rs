@@ -115,8 +115,8 @@ impl World {
                 let found = self.cores.get(&rid.to_string()).map(|core| core.me().clone());
                 self.deliver(name.to_owned(), Event::Found(rid, found.map(Box::new)));
             }
-            Effect::Ready(_, rid) => self.log.push(format!("{name} ready {rid}")),
-            Effect::Publish(_) | Effect::Changed => {}
+            Effect::Ready(rid) => self.log.push(format!("{name} ready {rid}")),
+            Effect::Publish | Effect::Changed => {}
         }
     }
 

@@ -7,8 +7,10 @@ use async_trait::async_trait;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 mod tcp;
+mod tls;
 
 pub use tcp::TcpNet;
+pub(crate) use tls::{Keys, TlsError};
 
 /// A byte stream in both directions.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}

@@ -81,7 +81,7 @@ pub trait LocationStore: Send + Sync + 'static {
 /// One mesh as one node reads and writes it. Every method has a deadline of its own and may fail
 /// with [`StoreError`], after which the same call again is safe.
 #[async_trait]
-pub trait MeshStore: Send {
+pub trait MeshStore: Send + Sync {
     /// Creates revision 1 of a node, which claims its routing ID (decision 4).
     async fn claim(&mut self, descriptor: &Descriptor) -> Result<Claim, StoreError>;
 
