@@ -5,7 +5,9 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use carlos_bucket::Bucket;
+use carlos_bucket::{Bucket, Chain, Purpose};
+use carlos_protocol::ids::{BoxName, Principal};
+use carlos_protocol::keys::edges_chain;
 use carlos_tests_minio::programs::{Ran, Service, carlos, run};
 use carlos_tests_minio::source::Source;
 use carlos_tests_minio::{Buckets, Server};
@@ -75,6 +77,14 @@ impl Deployment {
     /// The deployment bucket with an operator's rights.
     pub fn bucket(&self) -> Bucket {
         self.buckets.bucket("operator")
+    }
+
+    /// Whether the box's edges offer reads.
+    pub fn offers_reads(&self) -> bool {
+        let name: BoxName = "box-uk".parse().unwrap();
+        let chain = Chain::new(self.bucket(), edges_chain(&name), Principal::from(&name));
+        let head = self.block_on(chain.head(Purpose::Claim)).unwrap();
+        head.is_some_and(|head| String::from_utf8_lossy(&head.content).contains("db-read-1"))
     }
 
     pub fn server(&self) -> &'static Server {

@@ -9,11 +9,16 @@ pub mod acts;
 pub mod deployment;
 pub mod host;
 pub mod station;
+pub mod yard;
 
 use std::time::{Duration, Instant};
 
 /// Far longer than anything here takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A query that never ends by itself.
+pub const ENDLESS: &str = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) \
+                           SELECT count(*) FROM c";
 
 /// Between two looks at something that takes a moment.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);

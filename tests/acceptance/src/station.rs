@@ -1,11 +1,12 @@
 //! A box: a host with the product's units installed as an operator installs them.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::deployment::Deployment;
-use crate::eventually;
 use crate::host::{Host, Network};
+use crate::{eventually, within};
 
 /// The workers' socket (db-forward §8.3).
 pub const SOCKET: &str = "/run/carlos-dbread/worker.sock";
@@ -15,6 +16,12 @@ pub const PROGRAM: &str = "/opt/carlos/carlos";
 
 /// The unit of every worker.
 pub const WORKER: &str = "carlos-dbread@.service";
+
+/// The agent's unit.
+pub const AGENT: &str = "carlos-agent.service";
+
+/// What removing a few megabytes takes on a busy machine.
+const SCRATCH_GOES: Duration = Duration::from_secs(5);
 
 /// Thirty seconds, of which a probe takes one.
 const READY_LOOKS: u32 = 300;
@@ -45,9 +52,20 @@ impl Station {
 
     /// A box of `deployment` in `uk`, whose agent runs and offers reads.
     pub fn serving(deployment: &Deployment) -> Self {
-        let station = Self::boot(Network::Shared, &settings(deployment, &[]));
-        station.host.ok(&["systemctl", "enable", "--now", "carlos-agent.service"]);
+        Self::serving_with(deployment, &[], |_| {})
+    }
+
+    /// The same with further settings, after `prepare` has changed the host.
+    pub fn serving_with(
+        deployment: &Deployment,
+        more: &[(&str, &str)],
+        prepare: impl FnOnce(&Host),
+    ) -> Self {
+        let station = Self::boot(Network::Shared, &settings(deployment, more));
+        prepare(&station.host);
+        station.host.ok(&["systemctl", "enable", "--now", AGENT]);
         station.until_ready();
+        eventually("the box is on offer", || deployment.offers_reads().then_some(()));
         station
     }
 
@@ -64,7 +82,7 @@ impl Station {
 
     /// What the agent has logged in this run of it.
     pub fn agent_log(&self) -> String {
-        let run = self.host.show("carlos-agent.service", "InvocationID");
+        let run = self.host.show(AGENT, "InvocationID");
         let of = format!("_SYSTEMD_INVOCATION_ID={run}");
         self.host.run(&["journalctl", "--no-pager", "--quiet", "-o", "cat", &of]).stdout
     }
@@ -82,19 +100,54 @@ impl Station {
         listed.lines().filter_map(|line| line.split_whitespace().next()).map(Into::into).collect()
     }
 
-    /// Private scratch of workers that is left on the host's disk.
+    /// Private scratch of workers' units that is on the host's disk.
     pub fn scratch(&self) -> Vec<PathBuf> {
         let folders = ["/var/tmp", "/tmp"].map(|folder| self.host.path(folder));
         let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
         let paths = entries.map(|entry| entry.unwrap().path());
-        paths.filter(|path| path.to_string_lossy().contains("carlos-dbread")).collect()
+        let of_units = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            name.starts_with("systemd-private-") && name.contains("-carlos-dbread@")
+        };
+        paths.filter(of_units).collect()
+    }
+
+    /// Waits until a worker has restored its copy and gives its unit. Its query has begun, or is
+    /// about to.
+    pub fn until_restored(&self) -> String {
+        self.until_scratch_has(1);
+        eventually("one worker runs", || {
+            let mut workers = self.workers();
+            (workers.len() == 1).then(|| workers.pop()).flatten()
+        })
+    }
+
+    /// Waits until workers' scratch holds so many bytes.
+    pub fn until_scratch_has(&self, bytes: u64) {
+        eventually("a copy is in scratch", || {
+            let held: u64 = self.scratch().iter().map(|folder| bytes_below(folder)).sum();
+            (held >= bytes).then_some(())
+        });
     }
 
     /// Waits until no worker is left, and sees that its scratch is gone with it.
     pub fn until_alone(&self) {
         eventually("every worker has stopped", || self.workers().is_empty().then_some(()));
-        assert_eq!(self.scratch(), Vec::<PathBuf>::new(), "scratch is left");
+        // systemd removes it in a thread of its own, a moment after the unit has stopped.
+        within(SCRATCH_GOES, "their scratch is gone", || self.scratch().is_empty().then_some(()));
     }
+}
+
+/// Bytes that the files below `folder` take on disk, as far as they stay while they are counted.
+/// Their lengths say less: a copy may have its whole length from the beginning.
+fn bytes_below(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let sizes = entries.map(|entry| match entry.metadata() {
+        Ok(meta) if meta.is_dir() => bytes_below(&entry.path()),
+        Ok(meta) => meta.blocks() * 512,
+        Err(_) => 0,
+    });
+    sizes.sum()
 }
 
 /// The settings of an agent in `uk`. The host's disk is memory, so the floors are small.

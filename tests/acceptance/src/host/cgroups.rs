@@ -15,7 +15,7 @@ const TREE: &str = "/sys/fs/cgroup";
 const HIERARCHIES: [&str; 7] =
     ["memory", "cpu", "cpuacct", "pids", "devices", "systemd", "unified"];
 
-/// How a host's groups begin.
+/// How a host's groups begin; the process id of the tests and the host's name follow.
 const PREFIX: &str = "carlos-acceptance-";
 
 /// One host's groups, by hierarchy; none on version 2.
@@ -25,9 +25,9 @@ impl Cgroups {
     /// Makes them, and removes what dead hosts left.
     pub(super) fn make(name: &str) -> Self {
         let hierarchies = hierarchies();
-        hierarchies.iter().for_each(|hierarchy| remove_empty(hierarchy));
-        let folders: Vec<PathBuf> =
-            hierarchies.iter().map(|tree| tree.join(format!("{PREFIX}{name}"))).collect();
+        hierarchies.iter().for_each(|hierarchy| remove_orphaned(hierarchy));
+        let name = format!("{PREFIX}{}-{name}", std::process::id());
+        let folders: Vec<PathBuf> = hierarchies.iter().map(|tree| tree.join(&name)).collect();
         Self(folders.into_iter().filter(|folder| fs::create_dir(folder).is_ok()).collect())
     }
 
@@ -67,10 +67,15 @@ fn hierarchies() -> Vec<PathBuf> {
     folders.filter(real).collect()
 }
 
-fn remove_empty(hierarchy: &Path) {
+/// Groups of test programs that are gone. Those of a living one may be empty still.
+fn remove_orphaned(hierarchy: &Path) {
     let entries = fs::read_dir(hierarchy).into_iter().flatten().flatten();
-    let left = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
-    left.for_each(|entry| remove_tree(&entry.path()));
+    let orphaned = entries.filter(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
+        owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists())
+    });
+    orphaned.for_each(|entry| remove_tree(&entry.path()));
 }
 
 /// Removes groups without processes; the kernel keeps the others.
