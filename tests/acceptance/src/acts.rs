@@ -53,19 +53,27 @@ pub enum Control {
     Root,
 }
 
-/// An act that must fail behind the unit's wall alone and behind the worker's own alone.
+/// An act that must fail behind the worker's own wall alone, and behind the unit's alone unless
+/// there is no setting for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Act {
     pub name: &'static str,
     pub control: Control,
+    /// Whether the unit stops it as well.
+    pub unit: bool,
 }
 
 const fn user(name: &'static str) -> Act {
-    Act { name, control: Control::User }
+    Act { name, control: Control::User, unit: true }
 }
 
 const fn root(name: &'static str) -> Act {
-    Act { name, control: Control::Root }
+    Act { name, control: Control::Root, unit: true }
+}
+
+/// A unit limits each file, not their number.
+const fn inner_only(name: &'static str) -> Act {
+    Act { name, control: Control::User, unit: false }
 }
 
 /// Every act that needs no other worker (db-forward §11.4 T3).
@@ -98,6 +106,7 @@ pub const ACTS: &[Act] = &[
     user("threads"),
     user("memory"),
     user("file-size"),
+    inner_only("many-files"),
     user("unshare-user"),
     root("unshare-net"),
     root("mount"),

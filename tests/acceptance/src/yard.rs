@@ -16,7 +16,9 @@ pub const OPEN_SOCKET: &str = "/run/probe-open.sock";
 /// The same with root's powers.
 pub const ROOT_SOCKET: &str = "/run/probe-root.sock";
 
-const SETTINGS: &str = "CARLOS_BOX=box-uk\nCARLOS_REGION=uk\nCARLOS_DB_READ_MAX_BYTES=67108864\n";
+/// An agent's settings, as far as units repeat them.
+pub const SETTINGS: &str =
+    "CARLOS_BOX=box-uk\nCARLOS_REGION=uk\nCARLOS_DB_READ_MAX_BYTES=67108864\n";
 
 /// A host whose workers are probes.
 pub fn station() -> Station {

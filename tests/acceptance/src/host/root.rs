@@ -96,7 +96,7 @@ fn suite() -> String {
         value.map(|value| value.trim_matches('"').to_owned())
     };
     let own = (field("ID").as_deref() == Some("debian")).then(|| field("VERSION_CODENAME"));
-    variable(SUITE_VARIABLE).or(own.flatten()).unwrap_or_else(|| SUITE.to_owned())
+    variable(SUITE_VARIABLE).or_else(|| own.flatten()).unwrap_or_else(|| SUITE.to_owned())
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -57,6 +57,7 @@ fn by_name(name: &str, about: &str, scratch: &Path) -> Attempt {
         "threads" => bulk::threads(),
         "memory" => bulk::memory(),
         "file-size" => bulk::file(scratch),
+        "many-files" => bulk::files(scratch),
         "cpu" => Ok(bulk::cpu()),
         "unshare-user" => powers::unshare_user(),
         "unshare-net" => powers::unshare_net(),

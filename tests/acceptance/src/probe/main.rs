@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::unwrap_used, clippy::panic)]
 
 mod acts;
+mod agent;
 mod client;
 mod stand;
 mod worker;
@@ -24,6 +25,9 @@ fn main() -> ExitCode {
     match words[..] {
         ["system", "db-worker", "--max-bytes", bytes] => worker::serve(bytes.parse().unwrap()),
         ["ask", socket, walls, ref acts @ ..] => client::ask(socket, walls == "inner", acts),
+        ["send", socket, file, extra, restored] => {
+            agent::send(socket, file, extra.parse().unwrap(), restored.parse().unwrap());
+        }
         ["stand"] => stand::forever(),
         ["sleep"] => std::thread::sleep(std::time::Duration::from_secs(30)),
         _ => panic!("{words:?}"),

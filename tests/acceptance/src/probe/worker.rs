@@ -10,6 +10,9 @@ use carlos_tests_acceptance::acts::{Answer, Request};
 
 use crate::acts;
 
+/// Where a worker may write: its unit's own.
+const SCRATCH: &str = "/var/tmp";
+
 /// Serves one request of the connection on standard input.
 pub(crate) fn serve(max_bytes: u64) {
     let uid = gate::resolve_user(gate::DEFAULT_PEER_USER).unwrap();
@@ -20,8 +23,11 @@ pub(crate) fn serve(max_bytes: u64) {
     let request: Request = serde_json::from_str(&line).unwrap();
     // What a worker holds when a tenant's first byte arrives.
     let fenced =
-        request.inner.then(|| serve::fence(&connection, Path::new("/var/tmp"), max_bytes).unwrap());
-    let scratch = fenced.as_ref().map_or(Path::new("/var/tmp"), |fenced| fenced.scratch.path());
+        request.inner.then(|| serve::fence(&connection, Path::new(SCRATCH), max_bytes).unwrap());
+    let scratch = match &fenced {
+        Some(fenced) => fenced.scratch.path(),
+        None => Path::new(SCRATCH),
+    };
     let answer = acts::attempt(&request.act, scratch);
     say(&connection, &answer);
     if request.act == acts::HOLD {

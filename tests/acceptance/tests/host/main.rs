@@ -42,6 +42,7 @@ const ALONE: &[(&str, fn())] = &[
     ("t3::every_act_fails_behind_each_wall", t3::walls),
     ("t3::every_line_of_the_unit_is_needed", t3::every_line_is_needed),
     ("t3::workers_cannot_reach_each_other", t3::siblings),
+    ("t3::no_byte_more_than_announced", t3::announced),
     ("t3::cpu_time_is_bounded", t3::cpu),
     ("t3::a_worker_without_a_user_of_its_own_does_not_start", t3::no_name_no_worker),
     ("t2::the_host_is_a_real_one", t2::real_host),

@@ -1,7 +1,7 @@
 //! How much can be taken.
 
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::mpsc;
@@ -61,12 +61,23 @@ pub(super) fn memory() -> Attempt {
 }
 
 pub(super) fn file(scratch: &Path) -> Attempt {
-    let mut file = File::create(scratch.join("large"))?;
+    Ok(format!("{} bytes", filled(&scratch.join("large"), FILE_MIB)?))
+}
+
+/// As much in several files, each of which is small enough.
+pub(super) fn files(scratch: &Path) -> Attempt {
+    let fill = |number: usize| filled(&scratch.join(format!("part-{number}")), FILE_MIB / 2);
+    let bytes = (0..3).map(fill).sum::<io::Result<u64>>()?;
+    Ok(format!("{bytes} bytes"))
+}
+
+fn filled(path: &Path, mebibytes: usize) -> io::Result<u64> {
+    let mut file = File::create(path)?;
     let block = vec![0; 1 << 20];
-    for _ in 0..FILE_MIB {
+    for _ in 0..mebibytes {
         file.write_all(&block)?;
     }
-    Ok(format!("{} bytes", file.metadata()?.len()))
+    Ok(file.metadata()?.len())
 }
 
 /// The share of one CPU that a spinning thread gets, in percent.
