@@ -231,6 +231,7 @@ Settings:
   CARLOS_DB_FORWARD     1 forwards reads to other regions (default 0)
   CARLOS_ROOT_KEY_FILE  the key that signs forwarded reads, made by carlos admin keys root
   CARLOS_LISTEN         address and port (default 127.0.0.1:8080)
+  CARLOS_METRICS_LISTEN a loopback address and port for GET /metrics (default none)
   CARLOS_LOG            what to log (default info)";
 
 const AGENT_SETTINGS: &str = "\
@@ -247,6 +248,7 @@ Settings:
                             walls that a worker builds itself, and is what this command needs
   CARLOS_DB_READ_MAX_BYTES  the largest database it restores, in digits (default 2147483648)
   CARLOS_DB_READ_SCRATCH    where workers restore copies; must exist (default /var/tmp)
+  CARLOS_METRICS_LISTEN     a loopback address and port for GET /metrics (default none)
   CARLOS_LOG                what to log (default info)";
 
 const LOGIN_EXAMPLES: &str = "\

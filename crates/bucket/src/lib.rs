@@ -58,6 +58,6 @@ pub use open::{
     open_existing, open_settings, open_store, open_store_with, s3_address,
 };
 pub use poller::{Pace, Poller};
-pub use queue::{Queue, QueueWatch};
+pub use queue::{Alarm, Queue, QueueWatch};
 pub use serial::{News, Pulse, Serial};
 pub use verdict::{Cause, HttpStatus, ReadError};

@@ -61,9 +61,14 @@ impl Poller {
         self.started = true;
     }
 
-    /// There is a sign of work: an in-window entry of one's own region, and nothing else.
+    /// There is a sign of work of one's own, and nothing else.
     pub fn saw_work(&mut self) {
-        self.active_until = self.ctx.monotonic() + self.pace.linger;
+        self.quicken(self.pace.linger);
+    }
+
+    /// Looks often for this long, or for as long as it was going to.
+    pub fn quicken(&mut self, time: Duration) {
+        self.active_until = self.active_until.max(self.ctx.monotonic() + time);
     }
 
     /// The look was answered.

@@ -1,10 +1,13 @@
 //! The queue of one region: empty objects whose names begin with a time, so that one listing reads
 //! the pickup window and its cost does not grow with history (db-forward §5.4, §5.8).
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use carlos_protocol::ids::Region;
+use carlos_protocol::ids::{ReadId, Region};
 use carlos_protocol::keys::{Key, QueueEntry, queue_prefix, queue_start};
 use carlos_protocol::limits::{CLOCK_SKEW, PICKUP_WINDOW, QUEUE_SWEEP};
 use carlos_protocol::time::{Hour, Seconds};
@@ -70,6 +73,28 @@ fn entry(listed: &Listed) -> Option<QueueEntry> {
     }
 }
 
+/// How long a new entry alone keeps a watch quick: until the election over it is decided, from the
+/// other side of the world too. Whoever wins it says so with its [`Alarm`].
+const UNDECIDED: Duration = Duration::from_secs(3);
+
+/// Keeps a watch quick for the pace's linger. Clones ring the same watch.
+///
+/// Every box of a region lists a new entry and one takes the read; if all of them stayed quick for
+/// a minute, a read would cost more with each box that the region has.
+#[derive(Clone, Debug, Default)]
+pub struct Alarm(Arc<AtomicBool>);
+
+impl Alarm {
+    /// There is work of one's own: the next read usually follows soon.
+    pub fn ring(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
 /// A box's watch over its queue: polls the serial, lists when it moves and every 30 s if it does
 /// not, quickens while there is work.
 #[derive(Debug)]
@@ -77,7 +102,11 @@ pub struct QueueWatch {
     queue: Queue,
     serial: Serial,
     poller: Poller,
+    alarm: Alarm,
     listed_at: Option<Duration>,
+    /// What the last listing showed: each sweep of two minutes shows an entry again, and only its
+    /// first sight is news.
+    shown: BTreeSet<(u64, ReadId)>,
     owed: bool,
 }
 
@@ -87,7 +116,13 @@ impl QueueWatch {
         let poller = Poller::new(bucket.context().clone(), pace);
         let serial = Serial::new(bucket.clone(), Key::Serial(region.clone()).to_path());
         let queue = Queue::new(bucket, region);
-        Self { queue, serial, poller, listed_at: None, owed: true }
+        let (alarm, shown) = (Alarm::default(), BTreeSet::new());
+        Self { queue, serial, poller, alarm, listed_at: None, shown, owed: true }
+    }
+
+    /// This watch, kept quick by `alarm`.
+    pub fn woken_by(self, alarm: Alarm) -> Self {
+        Self { alarm, ..self }
     }
 
     /// Waits for the next listing and returns its window, which holds entries of earlier windows
@@ -95,6 +130,9 @@ impl QueueWatch {
     /// beside the shutdown signal.
     pub async fn next(&mut self) -> Vec<QueueEntry> {
         loop {
+            if self.alarm.take() {
+                self.poller.saw_work();
+            }
             self.poller.wait().await;
             self.look().await;
             if !self.owed {
@@ -127,9 +165,12 @@ impl QueueWatch {
     fn listed(&mut self, entries: Vec<QueueEntry>) -> Vec<QueueEntry> {
         self.owed = false;
         self.listed_at = Some(self.queue.bucket.context().monotonic());
-        if !entries.is_empty() {
-            self.poller.saw_work();
+        let shown: BTreeSet<_> =
+            entries.iter().map(|entry| (entry.issued_at.unix(), entry.id)).collect();
+        if !shown.is_subset(&self.shown) {
+            self.poller.quicken(UNDECIDED);
         }
+        self.shown = shown;
         entries
     }
 
@@ -141,10 +182,9 @@ impl QueueWatch {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     use async_trait::async_trait;
-    use carlos_protocol::ids::ReadId;
     use object_store::ObjectMeta;
     use object_store::memory::InMemory;
     use object_store::path::Path;
@@ -301,6 +341,41 @@ mod tests {
         let begun = bucket.context().monotonic();
         assert_eq!(watch.next().await.len(), 2);
         assert!(bucket.context().monotonic() - begun <= Duration::from_millis(260));
+    }
+
+    /// Looks at the serial in the minute that begins `after` seconds after a new entry.
+    async fn looks_after(after: u64, won: bool) -> u64 {
+        let (bucket, _) = faulty();
+        let ctx = bucket.context().clone();
+        let alarm = Alarm::default();
+        let watch = QueueWatch::new(bucket.clone(), uk(), Pace::default());
+        let mut watch = watch.woken_by(alarm.clone());
+        watch.next().await;
+        add(&bucket).await;
+        Serial::new(bucket.clone(), "control/serial/uk").bump().await.expect("a healthy store");
+        watch.next().await;
+        ctx.spawn(async move {
+            loop {
+                watch.next().await;
+            }
+        });
+        if won {
+            alarm.ring();
+        }
+        ctx.sleep(Duration::from_secs(after)).await;
+        let before = bucket.counters().of(Kind::Get).sent;
+        ctx.sleep(Duration::from_secs(60)).await;
+        bucket.counters().of(Kind::Get).sent - before
+    }
+
+    /// A lost election leaves a box as quiet as it was, and an entry that sweeps show again for two
+    /// minutes wakes nobody.
+    #[tokio::test(start_paused = true)]
+    async fn only_whoever_works_stays_awake_and_for_a_minute() {
+        assert!((235..=245).contains(&looks_after(0, true).await));
+        assert!(looks_after(65, true).await <= 31);
+        assert!(looks_after(0, false).await <= 31 + 12);
+        assert!(looks_after(5, false).await <= 31);
     }
 
     #[tokio::test(start_paused = true)]

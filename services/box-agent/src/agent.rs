@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use carlos_bucket::Context;
 use carlos_bucket::probe::{Probed, probe};
+use carlos_bucket::{Alarm, Context};
 use carlos_protocol::ids::BootId;
 use thiserror::Error;
 use tokio::sync::{Notify, watch};
@@ -41,6 +41,8 @@ pub(crate) struct Agent {
     /// A worker failed to start: the probe looks at once (db-forward §7.1).
     pub(crate) probe_again: Notify,
     pub(crate) metrics: Metrics,
+    /// Keeps the watch over the queue quick while this box has work.
+    pub(crate) alarm: Alarm,
     ready: watch::Sender<bool>,
 }
 
@@ -56,6 +58,7 @@ impl Agent {
             end_now: CancellationToken::new(),
             probe_again: Notify::new(),
             metrics: Metrics::default(),
+            alarm: Alarm::default(),
             ready: watch::Sender::new(false),
         }
     }

@@ -16,8 +16,11 @@
 //! | `CARLOS_DB_READ_DISK_FLOOR_PERCENT` | kept free of the disk | 10 |
 //! | `CARLOS_DB_READ_SANDBOX` | walls a worker must report: `full` or `inner` | `full` |
 //! | `CARLOS_DB_READ_SCRATCH` | where workers make their scratch | `/var/tmp` |
+//! | `CARLOS_METRICS_LISTEN` | loopback address and port for `GET /metrics` | no metrics |
+//! | `CARLOS_METRICS_ALLOW_REMOTE` | `1` allows another address there | loopback only |
 //! | `CARLOS_DB_READ_PROBE_SECONDS` | how often readiness is probed, at least | 300 |
 //! | `CARLOS_DB_READ_SOCKET` | socket that starts a worker for each connection | workers are children |
+//! | `CARLOS_DB_READ_COUNT` | who counts its workers: `units` or `listener` | `units` |
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,6 +30,8 @@ use carlos_bucket::{Bucket, Context, OpenError, open_store};
 use carlos_replica::Resolution;
 use thiserror::Error;
 
+#[cfg(target_os = "linux")]
+use crate::config::unusable;
 use crate::config::{AgentConfig, ConfigError, Env};
 use crate::disk::FolderDisk;
 use crate::ports::Ports;
@@ -45,6 +50,8 @@ const DATA_PREFIX: &str = "CARLOS_HIBERNATE_PREFIX";
 const SCRATCH: &str = "CARLOS_DB_READ_SCRATCH";
 #[cfg(target_os = "linux")]
 const SOCKET: &str = "CARLOS_DB_READ_SOCKET";
+#[cfg(target_os = "linux")]
+const COUNT: &str = "CARLOS_DB_READ_COUNT";
 
 /// On disk on Debian 13, where `/tmp` is memory (db-forward §8.3).
 const DEFAULT_SCRATCH: &str = "/var/tmp";
@@ -57,7 +64,7 @@ pub struct Environment {
     pub scratch: PathBuf,
     /// The socket that starts a worker for each connection; without one, workers are children.
     #[cfg(target_os = "linux")]
-    pub socket: Option<PathBuf>,
+    pub socket: Option<(PathBuf, Census)>,
     bucket: String,
     data: Option<DataBucket>,
 }
@@ -90,7 +97,7 @@ impl Environment {
             config,
             scratch: env.get(SCRATCH).unwrap_or_else(|| DEFAULT_SCRATCH.to_owned()).into(),
             #[cfg(target_os = "linux")]
-            socket: env.get(SOCKET).map(PathBuf::from),
+            socket: socket(&env)?,
             bucket: env.need(BUCKET)?,
             data: env.get(DATA_BUCKET).map(|url| DataBucket { url, prefix }),
         })
@@ -100,11 +107,11 @@ impl Environment {
     /// they are, as `child` says.
     #[cfg(target_os = "linux")]
     pub fn workers(&self, ctx: &Context, child: WorkerCommand) -> Arc<dyn WorkerHost> {
-        let Some(socket) = self.socket.clone() else {
+        let Some((socket, census)) = self.socket.clone() else {
             let child = child.max_restored(self.config.max_restored);
             return Arc::new(ChildWorkerHost::new(ctx.clone(), child, self.scratch.clone()));
         };
-        Arc::new(SocketWorkerHost::new(ctx.clone(), socket, Census::units()))
+        Arc::new(SocketWorkerHost::new(ctx.clone(), socket, census))
     }
 
     /// Opens the stores and puts the ports together; `workers` starts this box's workers.
@@ -117,6 +124,24 @@ impl Environment {
         let replicas = self.data.as_ref().map(DataBucket::open).transpose()?;
         let disk = Arc::new(FolderDisk(self.scratch.clone()));
         Ok(Ports::new(Bucket::new(store, ctx.clone()), replicas, workers, disk))
+    }
+}
+
+/// A count without a socket would be nobody's, so it is a slip and not left unread.
+#[cfg(target_os = "linux")]
+fn socket<F: Fn(&str) -> Option<String>>(
+    env: &Env<'_, F>,
+) -> Result<Option<(PathBuf, Census)>, ConfigError> {
+    let socket = env.get(SOCKET).map(PathBuf::from);
+    match (socket, env.get(COUNT).as_deref()) {
+        (None, None) => Ok(None),
+        (None, Some(_)) => Err(ConfigError::Missing(SOCKET)),
+        (Some(socket), None | Some("units")) => Ok(Some((socket, Census::units()))),
+        (Some(socket), Some("listener")) => {
+            let census = Census::listener(&socket);
+            Ok(Some((socket, census)))
+        }
+        (Some(_), Some(_)) => Err(unusable(COUNT, "neither units nor listener")),
     }
 }
 
@@ -137,9 +162,12 @@ fn open(name: &'static str, url: &str) -> Result<Arc<dyn object_store::ObjectSto
 }
 
 /// A directory that is missing now is a slip in the settings; one that vanishes later is found by
-/// admission.
+/// admission. It need not be the agent's to read: workers behind a socket have their own.
 fn check_scratch(directory: &Path) -> Result<(), OpenFailure> {
-    let usable = std::fs::read_dir(directory).map(drop);
+    let usable = std::fs::metadata(directory).and_then(|found| match found.is_dir() {
+        true => Ok(()),
+        false => Err(io::ErrorKind::NotADirectory.into()),
+    });
     usable.map_err(|source| OpenFailure::Scratch { directory: directory.to_owned(), source })
 }
 
@@ -161,6 +189,23 @@ mod tests {
         let environment = read(&with_bucket).expect("complete");
         assert!(environment.data.is_none());
         assert_eq!(environment.scratch, PathBuf::from("/var/tmp"));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_socket_comes_with_who_counts_its_workers() {
+        let base = [("CARLOS_BOX", "box-1"), ("CARLOS_REGION", "uk"), (BUCKET, "memory://")];
+        let with = |more: &[(&str, &str)]| read(&[&base[..], more].concat());
+        let socket = |more: &[(&str, &str)]| with(more).expect("usable").socket;
+        let path = PathBuf::from("/run/w");
+        assert_eq!(socket(&[]), None);
+        let units = Some((path.clone(), Census::units()));
+        assert_eq!(socket(&[(SOCKET, "/run/w")]), units);
+        assert_eq!(socket(&[(SOCKET, "/run/w"), (COUNT, "units")]), units);
+        let listener = Census::Listener { socket: "/run/w.count".into() };
+        assert_eq!(socket(&[(SOCKET, "/run/w"), (COUNT, "listener")]), Some((path, listener)));
+        assert!(with(&[(SOCKET, "/run/w"), (COUNT, "none")]).is_err());
+        assert_eq!(with(&[(COUNT, "listener")]).err(), Some(ConfigError::Missing(SOCKET)));
     }
 
     #[test]

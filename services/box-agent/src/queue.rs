@@ -267,7 +267,8 @@ pub(crate) async fn serve(agent: &Arc<Agent>) -> Reads {
 // A part of its own, so that a slow listing is never dropped because an entry wants another try.
 async fn watch(agent: &Agent, to_desk: mpsc::Sender<Vec<QueueEntry>>) {
     let region = agent.config.region.clone();
-    let mut watch = QueueWatch::new(agent.ports.bucket.clone(), region, agent.config.pace);
+    let watch = QueueWatch::new(agent.ports.bucket.clone(), region, agent.config.pace);
+    let mut watch = watch.woken_by(agent.alarm.clone());
     while to_desk.send(watch.next().await).await.is_ok() {}
 }
 

@@ -225,7 +225,8 @@ async fn a_box_of_5_000_edges_revisions_costs_what_any_box_costs() {
     // It started anew and could not read its own chain yet: its status names no revision.
     rig.status_of("box-uk", "uk", rig.bucket.context().now_unix(), 0).await;
     let [listings, reads] = cost(&rig).await;
-    assert!(listings <= 2 + 8 && reads <= young[1] + 1, "{listings} listings, {reads} reads");
+    // Two reads more, because this box was seen to serve just before.
+    assert!(listings <= 2 + 8 && reads <= young[1] + 3, "{listings} listings, {reads} reads");
 }
 
 #[tokio::test]

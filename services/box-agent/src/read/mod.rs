@@ -70,6 +70,10 @@ pub(crate) async fn run(agent: Arc<Agent>, candidate: Candidate) {
     };
     read.write_result(&ending).await;
     agent.metrics.ended(&ending);
+    if ending.state == State::Done {
+        // Its person looks at the answer now, and then asks again.
+        agent.alarm.ring();
+    }
     hold.worker.stop().await;
     read.reached(CrashPoint::WorkerStopped).await;
 }
@@ -107,7 +111,7 @@ async fn stand(agent: &Agent, request: &ReadRequest) -> Stood {
     let owner = elect::own(&agent.ports.bucket, request.id, &picked).await;
     agent.metrics.elected(owner, request, ctx.now_unix_ms());
     match owner {
-        Owner::Own => {}
+        Owner::Own => agent.alarm.ring(),
         Owner::Other => return Stood::Out,
         Owner::Unknown => return Stood::Unclear(picked, deadline),
     }
