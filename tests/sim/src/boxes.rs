@@ -18,7 +18,7 @@ use carlos_replica::Resolution;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::log::{Event, Log};
+use crate::log::Event;
 use crate::wire::{Line, Power};
 use crate::worker::InProcessWorkers;
 use crate::world::{PREFIX, World};
@@ -27,12 +27,29 @@ use crate::world::{PREFIX, World};
 const DRAINING: Draining =
     Draining { grace: Duration::from_secs(20), end: Duration::from_secs(20) };
 
-/// Where an agent is to die: the `nth` time that it passes the point of this number.
+/// Where an agent is to stop: the `nth` time that it passes the point of this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop {
     pub point: u8,
     pub nth: usize,
+    /// It stands still for so long, or dies.
+    pub stalls: Option<Duration>,
 }
+
+impl Stop {
+    /// The agent dies there.
+    pub fn dies(point: u8, nth: usize) -> Self {
+        Self { point, nth, stalls: None }
+    }
+
+    /// The agent stands still there for an hour, as on a host that was suspended.
+    pub fn stalls(point: u8, nth: usize) -> Self {
+        Self { point, nth, stalls: Some(STALL) }
+    }
+}
+
+/// A suspended host comes back long after everybody stopped waiting for it.
+pub(crate) const STALL: Duration = Duration::from_secs(3_600);
 
 /// A box of region `uk`.
 pub struct Machine {
@@ -60,7 +77,7 @@ struct Process {
     shutdown: CancellationToken,
     stop: Arc<Mutex<Option<Stop>>>,
     owned: Arc<AtomicUsize>,
-    died: CancellationToken,
+    stopped: CancellationToken,
 }
 
 impl Machine {
@@ -76,7 +93,7 @@ impl Machine {
         })
     }
 
-    /// Starts the agent, which dies at `stop` if it gets there.
+    /// Starts the agent, which stops at `stop` if it gets there.
     pub fn boot(&self, stop: Option<Stop>) {
         let world = &self.world;
         let mut state = self.state.lock().unwrap();
@@ -85,21 +102,22 @@ impl Machine {
         // Another process draws other random numbers, and reads the same machine's clock.
         let ctx = world.ctx.node(&format!("{} {}", self.who, state.boots));
         ctx.set_skew_ms(state.skew_ms);
-        let (power, shutdown, died) =
+        let (power, shutdown, stopped) =
             (Power::on(), CancellationToken::new(), CancellationToken::new());
         let (at, owned) = (Arc::new(Mutex::new(stop)), Arc::<AtomicUsize>::default());
         let fuse = Fuse {
             who: self.who,
-            log: world.log.clone(),
+            world: Arc::clone(world),
+            ctx: ctx.clone(),
             power: power.clone(),
-            died: died.clone(),
+            stopped: stopped.clone(),
             left: Arc::clone(&at),
             owned: Arc::clone(&owned),
         };
         let agent = run(self.config(), self.ports(&ctx, &power, fuse), shutdown.clone());
-        let task = world.ctx.spawn(agent);
+        let task = ctx.spawn(agent);
         world.log.machine(self.who, format!("boot {}, to stop at {stop:?}", state.boots));
-        state.process = Some(Process { ctx, power, task, shutdown, stop: at, owned, died });
+        state.process = Some(Process { ctx, power, task, shutdown, stop: at, owned, stopped });
     }
 
     fn config(&self) -> AgentConfig {
@@ -129,11 +147,11 @@ impl Machine {
         self.state.lock().unwrap().process.is_some()
     }
 
-    /// Resolves when the agent has died at its stop.
-    pub async fn dies(&self) {
-        let died = self.state.lock().unwrap().process.as_ref().map(|process| process.died.clone());
-        match died {
-            Some(died) => died.cancelled().await,
+    /// Resolves when the agent has come to its stop.
+    pub async fn stops(&self) {
+        let state = self.state.lock().unwrap().process.as_ref().map(|it| it.stopped.clone());
+        match state {
+            Some(stopped) => stopped.cancelled().await,
             None => pending().await,
         }
     }
@@ -201,24 +219,40 @@ impl DiskSpace for WideDisk {
     }
 }
 
-/// Notes every point, and ends the process at one.
+/// Notes every point, and stops the process at one.
 struct Fuse {
     who: &'static str,
-    log: Log,
+    world: Arc<World>,
+    ctx: Context,
     power: Power,
-    died: CancellationToken,
+    stopped: CancellationToken,
     left: Arc<Mutex<Option<Stop>>>,
     owned: Arc<AtomicUsize>,
 }
 
 impl Fuse {
-    fn blows_at(&self, point: CrashPoint) -> bool {
+    fn blows_at(&self, point: CrashPoint) -> Option<Stop> {
         let mut left = self.left.lock().unwrap();
-        let Some(stop) = left.as_mut().filter(|stop| stop.point == point.number()) else {
-            return false;
-        };
+        let stop = left.as_mut().filter(|stop| stop.point == point.number())?;
         stop.nth = stop.nth.saturating_sub(1);
-        stop.nth == 0
+        left.take_if(|stop| stop.nth == 0)
+    }
+
+    async fn blow(&self, stop: Stop) {
+        self.stopped.cancel();
+        let Some(stall) = stop.stalls else {
+            self.power.cut();
+            return pending().await;
+        };
+        self.world.log.machine(self.who, "frozen");
+        self.ctx.freeze();
+        let (world, frozen) = (Arc::clone(&self.world), self.ctx.clone());
+        self.world.ctx.spawn(async move {
+            world.ctx.sleep(stall).await;
+            frozen.thaw();
+        });
+        // Nothing more happens at this point: the next poll comes after the thaw.
+        tokio::task::yield_now().await;
     }
 }
 
@@ -226,16 +260,14 @@ impl Fuse {
 impl CrashHook for Fuse {
     async fn reached(&self, point: CrashPoint) {
         self.power.flows().await;
-        self.log.add(self.who, Event::Point(point));
+        self.world.log.add(self.who, Event::Point(point));
         match point {
             CrashPoint::PickedOwned => drop(self.owned.fetch_add(1, Ordering::SeqCst)),
             CrashPoint::WorkerStopped => drop(self.owned.fetch_sub(1, Ordering::SeqCst)),
             _ => {}
         }
-        if self.blows_at(point) {
-            self.power.cut();
-            self.died.cancel();
-            pending().await
+        if let Some(stop) = self.blows_at(point) {
+            self.blow(stop).await;
         }
     }
 }

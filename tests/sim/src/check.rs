@@ -1,5 +1,8 @@
 //! Holds a finished run against what must hold in every run (db-forward §5.3, docs/design.md).
 
+mod admission;
+mod claims;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
@@ -34,6 +37,9 @@ pub struct History {
     spans: BTreeMap<usize, Range<usize>>,
     runs: Vec<Ran>,
     landings: Vec<Landed>,
+    /// The ends and halts of processes, and the lines of each read, by where they stand.
+    disturbances: Vec<(usize, &'static str)>,
+    lines: BTreeMap<usize, Vec<(usize, String)>>,
 }
 
 /// A worker was told to run a read's statement.
@@ -70,7 +76,8 @@ impl History {
         let entries = world.log.all();
         let numbers = numbers(world, &objects);
         let (spans, runs, landings) = (spans(&entries), runs(&entries), landings(&entries));
-        Self { entries, reads, numbers, objects, spans, runs, landings }
+        let (disturbances, lines) = (claims::disturbances(&entries), claims::lines(&entries));
+        Self { entries, reads, numbers, objects, spans, runs, landings, disturbances, lines }
     }
 
     /// Everything that is broken.
@@ -85,6 +92,12 @@ impl History {
             self.results_come_last(),
             self.answers_are_right(world),
             self.reads_end_in_time(),
+            self.claims_are_held(),
+            self.claims_are_young(),
+            self.bumps_are_hints(),
+            self.one_answer_each(),
+            self.boxes_hold_no_more_than_they_may(),
+            self.fleets_part(),
         ]
         .concat()
     }
@@ -293,7 +306,7 @@ fn spans(entries: &[Entry]) -> BTreeMap<usize, Range<usize>> {
     let mut spans = BTreeMap::new();
     for (at, entry) in entries.iter().enumerate() {
         match &entry.event {
-            Event::Read(number, ReadStep::Asked) => drop(spans.insert(*number, at..usize::MAX)),
+            Event::Read(number, ReadStep::Asked(_)) => drop(spans.insert(*number, at..usize::MAX)),
             Event::Read(number, ReadStep::Ended(_)) => {
                 spans.get_mut(number).expect("a read is asked first").end = at;
             }

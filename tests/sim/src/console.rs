@@ -7,7 +7,7 @@ use axum::http::{Request, Response};
 use carlos_bucket::{Bucket, Context};
 use carlos_console::{ConsoleConfig, Service};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tower::ServiceExt as _;
 
 use crate::wire::{Line, Power};
@@ -28,6 +28,7 @@ pub struct Desk {
 struct State {
     boots: u32,
     skew_ms: i64,
+    stalled: bool,
     process: Option<Process>,
 }
 
@@ -111,6 +112,21 @@ impl Desk {
         self.world.log.machine(CONSOLE, format!("clock off by {skew_ms} ms"));
     }
 
+    /// Stops the process where it stands; its context lets it go on.
+    pub fn freeze(&self) -> Option<Context> {
+        let mut state = self.state.lock().unwrap();
+        let ctx = state.process.as_ref()?.ctx.clone();
+        state.stalled = true;
+        ctx.freeze();
+        self.world.log.machine(CONSOLE, "frozen");
+        Some(ctx)
+    }
+
+    /// Whether it ever stood still.
+    pub fn has_stalled(&self) -> bool {
+        self.state.lock().unwrap().stalled
+    }
+
     /// Reads that the console counts as open.
     pub fn open_reads(&self) -> usize {
         let state = self.state.lock().unwrap();
@@ -124,13 +140,16 @@ impl Desk {
     ) -> Result<(Response<Body>, CancellationToken), Refused> {
         let process = {
             let state = self.state.lock().unwrap();
-            state.process.as_ref().map(|process| (process.service.router(), process.down.clone()))
+            let process = state.process.as_ref().ok_or(Refused)?;
+            (process.service.router(), process.ctx.clone(), process.down.clone())
         };
-        let (app, down) = process.ok_or(Refused)?;
+        let (app, ctx, down) = process;
+        // A task of the console's process, which ends with its connection.
+        let answer = AbortOnDropHandle::new(ctx.spawn(app.oneshot(request)));
         let answer = tokio::select! {
             biased;
             () = down.cancelled() => return Err(Refused),
-            answer = app.oneshot(request) => answer,
+            answer = answer => answer.expect("a handler does not panic"),
         };
         let Ok(answer) = answer;
         Ok((answer, down))

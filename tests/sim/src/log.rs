@@ -51,7 +51,8 @@ pub enum Step {
 /// A step of a read, as its person sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReadStep {
-    Asked,
+    /// By the person of this number.
+    Asked(usize),
     /// A line came; chunks by their number.
     Line(String),
     /// The request is over for this reason; nothing of it reaches the person any more.
@@ -87,6 +88,11 @@ impl Log {
         self.entries().clone()
     }
 
+    /// How many entries so far are such ones.
+    pub fn count(&self, such: impl Fn(&Entry) -> bool) -> usize {
+        self.entries().iter().filter(|entry| such(entry)).count()
+    }
+
     /// The whole history as text, one line for each entry.
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -96,7 +102,8 @@ impl Log {
         text
     }
 
-    fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
+    /// The entries, locked: nothing may be added meanwhile.
+    pub(crate) fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

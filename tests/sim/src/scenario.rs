@@ -212,7 +212,7 @@ impl Stage {
     async fn play(&mut self, crash: Crash) -> Seen {
         let first = &self.machines[0];
         first.boot(match crash {
-            BoxAt(point) | OneOfTwo(point) => Some(Stop { point, nth: 1 }),
+            BoxAt(point) | OneOfTwo(point) => Some(Stop::dies(point, 1)),
             _ => None,
         });
         if let OneOfTwo(_) = crash {
@@ -305,7 +305,7 @@ async fn happen(crash: Crash, desk: &Desk, machine: &Machine) {
             desk.shut_down().await;
         }
         BoxAt(_) | OneOfTwo(_) => {
-            machine.dies().await;
+            machine.stops().await;
             machine.kill().await;
         }
         BoxRestarts(..) => {

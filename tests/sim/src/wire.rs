@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use carlos_bucket::fault::FaultStore;
+use carlos_bucket::fault::{FaultStore, S3Model};
 use carlos_bucket::guard::WriteOnceGuard;
 use carlos_bucket::layer::{Inner, Layer, Layered, Op};
+use carlos_bucket::shuffle::Shuffled;
 use carlos_bucket::{Context, Elapsed};
 use futures::TryStreamExt as _;
 use object_store::path::Path;
@@ -57,7 +58,7 @@ type Breaker = Arc<Mutex<Option<(Op, String, CancellationToken)>>>;
 /// One principal's line to a store, kept over its restarts: its own faults and its own guard.
 #[derive(Clone)]
 pub struct Line {
-    who: &'static str,
+    pub(crate) who: &'static str,
     store: Inner,
     log: Log,
     breaker: Breaker,
@@ -68,10 +69,18 @@ pub struct Line {
 }
 
 impl Line {
-    /// A line of `who` to `store`. `chance` is what its faults are drawn from.
-    pub fn new(who: &'static str, store: Inner, log: &Log, chance: &Context) -> Self {
+    /// A line of `who` to `store`, which `service` serves. `chance` is what its faults are drawn
+    /// from.
+    pub fn new(
+        who: &'static str,
+        store: Inner,
+        service: &S3Model,
+        log: &Log,
+        chance: &Context,
+    ) -> Self {
         let landed = Layered::new(store, Arc::new(Landings { who, log: log.clone() }));
-        let (guarded, guard) = WriteOnceGuard::wrap(landed);
+        let served = Shuffled::wrap(service.over(landed), chance);
+        let (guarded, guard) = WriteOnceGuard::wrap(served);
         let (store, faults) = FaultStore::wrap(guarded, chance);
         Self { who, store, log: log.clone(), breaker: Breaker::default(), faults, guard }
     }

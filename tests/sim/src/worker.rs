@@ -43,6 +43,8 @@ pub struct Habits {
     pub hangs: f64,
     /// Up to this long from the end of the connection to the end of the process.
     pub lingers: Duration,
+    /// Restores nothing before this is cancelled.
+    pub gate: Option<CancellationToken>,
 }
 
 impl Habits {
@@ -54,6 +56,7 @@ impl Habits {
         dies: 0.0,
         hangs: 0.0,
         lingers: Duration::from_millis(100),
+        gate: None,
     };
 }
 
@@ -231,6 +234,9 @@ impl Worker {
                 Frame::Hello(_) => self.habits.pause.min(Duration::from_secs(1)),
                 _ => self.habits.pause,
             };
+            if let (Frame::Header(_), Some(gate)) = (&frame, &self.habits.gate) {
+                let _ = gate.run_until_cancelled(talk.left.cancelled()).await;
+            }
             if let Err(over) = self.step(&mut talk, pause).await {
                 return over;
             }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use carlos_bucket::fault::S3Model;
 use carlos_bucket::layer::Inner;
 use carlos_bucket::shuffle::Shuffled;
 use carlos_bucket::{Bucket, Context};
@@ -36,6 +37,8 @@ pub struct World {
     pub seed: u64,
     /// The deployment bucket as it is, without anybody's faults.
     pub store: Inner,
+    /// The service between both buckets and everybody's lines.
+    pub s3: S3Model,
     /// A healthy view of it: the operator's, and the test's own eyes.
     pub bucket: Bucket,
     pub operator: Operator,
@@ -66,7 +69,7 @@ impl World {
     pub async fn on(seed: u64, store: Inner) -> Arc<Self> {
         let ctx = Context::simulated(seed, START_MS);
         let log = Log::new(&ctx);
-        let store = Shuffled::wrap(store, &ctx);
+        let (store, s3) = (Shuffled::wrap(store, &ctx), S3Model::new(&ctx));
         let bucket = Bucket::new(Arc::clone(&store), ctx.node("operator"));
         let operator = Operator::new(bucket.clone());
         let place = Place {
@@ -75,7 +78,7 @@ impl World {
             host: "shop.example.com".parse().unwrap(),
         };
         let tokens = found(&operator, &place).await;
-        let (data, dir) = (Arc::new(InMemory::new()) as Inner, tempfile::tempdir().unwrap());
+        let (data, dir) = (Arc::new(InMemory::new()) as Inner, scratch());
         let source = dir.path().join("source.db");
         replicate(&ctx, &data, &source, &format!("{PREFIX}/{}", place.host)).await;
         let key = KeyFile::generate_root(&mut ctx.entropy());
@@ -85,6 +88,7 @@ impl World {
             log,
             seed,
             store,
+            s3,
             bucket,
             operator,
             data,
@@ -110,7 +114,7 @@ impl World {
     fn line_to(&self, who: &'static str, store: &Inner) -> Line {
         // A time line of its own, because a fault store's chance depends on nothing but its seed.
         let chance = Context::simulated(self.seed ^ name_hash(who), START_MS);
-        Line::new(who, Arc::clone(store), &self.log, &chance)
+        Line::new(who, Arc::clone(store), &self.s3, &self.log, &chance)
     }
 
     /// Where workers restore.
@@ -141,6 +145,15 @@ impl World {
         self.operator.delete_instance(&self.place.host).await.unwrap();
         instance(&self.operator, &self.place).await;
         self.log.machine("operator", "recreated the instance");
+    }
+}
+
+/// A folder in memory where the system has one: what a worker restores is gone within seconds.
+fn scratch() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    match memory.is_dir() {
+        true => tempfile::tempdir_in(memory).unwrap(),
+        false => tempfile::tempdir().unwrap(),
     }
 }
 
