@@ -88,6 +88,7 @@ pub const ACTS: &[Act] = &[
     user("write-anywhere"),
     user("run-a-shell"),
     user("run-from-scratch"),
+    user("run-by-loader"),
     user("suid-file"),
     user("reach-metadata"),
     user("reach-neighbour"),

@@ -38,8 +38,7 @@ impl Deployment {
         let runtime = Runtime::new().unwrap();
         let buckets = runtime.block_on(Buckets::create(server));
         let dir = tempfile::tempdir().unwrap();
-        // Free now; the console takes it at once.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let public_key = String::new();
         let mut made = Self { buckets, public_key, runtime, dir, port, console: None };
         made.public_key = made.admin(&["keys", "root", "--out", &made.file("root.key")]);
@@ -48,7 +47,7 @@ impl Deployment {
         made.instance(HOST);
         made.admin(&["box", "create", "box-uk", "--region", "uk"]);
         made.start_console();
-        made.log_in();
+        made.log_in(made.port);
         made
     }
 
@@ -122,25 +121,36 @@ impl Deployment {
         Asking(Some(command.spawn().unwrap()))
     }
 
-    fn start_console(&mut self) {
-        let (key, listen) = (self.file("root.key"), format!("127.0.0.1:{}", self.port));
+    /// The settings of a console in `ie` that listens on `port` and signs with the key in `key`.
+    pub fn console(&self, port: u16, key: &str) -> Vec<(String, String)> {
+        let listen = format!("127.0.0.1:{port}");
         let vars = [
             ("CARLOS_REGION", "ie"),
             ("CARLOS_DB_FORWARD", "1"),
-            ("CARLOS_ROOT_KEY_FILE", &key),
+            ("CARLOS_ROOT_KEY_FILE", key),
             ("CARLOS_LISTEN", &listen),
         ];
-        let vars = self.vars("console", &vars);
+        self.vars("console", &vars)
+    }
+
+    /// The root key, for a console elsewhere.
+    pub fn root_key(&self) -> Vec<u8> {
+        std::fs::read(self.file("root.key")).unwrap()
+    }
+
+    fn start_console(&mut self) {
+        let vars = self.console(self.port, &self.file("root.key"));
         let dir: &Path = self.dir.path();
         self.console = Some(Service::start("console", &vars, dir, "console.log"));
     }
 
-    fn log_in(&self) {
+    /// The person goes to the console on `port` from now on, as soon as it listens.
+    pub fn log_in(&self, port: u16) {
         let token = self.admin(&["token", "create", "acme", &format!("{PERSON}@example.com")]);
         std::fs::create_dir_all(self.file(PERSON)).unwrap();
         let file = self.file("token");
         std::fs::write(&file, token).unwrap();
-        let url = format!("http://127.0.0.1:{}", self.port);
+        let url = format!("http://127.0.0.1:{port}");
         eventually("the console listens", || {
             let ran = run(&["login", &url, "--token-file", &file], &self.person());
             (ran.code == Some(0)).then_some(())
@@ -155,6 +165,11 @@ impl Deployment {
     fn file(&self, name: &str) -> String {
         self.dir.path().join(name).to_str().unwrap().to_owned()
     }
+}
+
+/// One that is free now, for a console that takes it at once.
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A question whose answer is not there yet.

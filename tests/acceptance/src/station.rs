@@ -163,7 +163,11 @@ pub fn settings(deployment: &Deployment, more: &[(&str, &str)]) -> String {
         ("CARLOS_DB_READ_DISK_FLOOR_BYTES", "1048576"),
         ("CARLOS_DB_READ_DISK_FLOOR_PERCENT", "0"),
     ];
-    let vars = deployment.vars("box-uk", &[&own[..], more].concat());
+    lines(&deployment.vars("box-uk", &[&own[..], more].concat()))
+}
+
+/// Variables as an environment file has them.
+pub fn lines(vars: &[(String, String)]) -> String {
     vars.iter().map(|(name, value)| format!("{name}={value}\n")).collect()
 }
 

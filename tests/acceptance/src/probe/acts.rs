@@ -39,6 +39,7 @@ fn by_name(name: &str, about: &str, scratch: &Path) -> Attempt {
         "write-anywhere" => files::write_anywhere(),
         "run-a-shell" => files::run("/bin/true"),
         "run-from-scratch" => files::run_from(scratch),
+        "run-by-loader" => files::run_by_loader(scratch),
         "suid-file" => files::suid(scratch),
         "reach-metadata" => reach::tcp(carlos_tests_acceptance::acts::METADATA),
         "reach-neighbour" => reach::tcp(carlos_tests_acceptance::acts::NEIGHBOUR),

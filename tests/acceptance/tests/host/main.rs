@@ -34,6 +34,7 @@ const SERVED: &[(&str, Test)] = &[
     ("t12::two_reads_on_a_disk_for_one", t12::room_for_one),
     ("t13::two_reads_leave_the_probe_its_connection", t13::busy),
     ("t3::scratch_is_gone_after_every_end", scratch::gone),
+    ("t2::a_console_in_its_own_unit", t2::console),
     ("t2::a_forwarded_query_through_the_installed_units", t2::query),
 ];
 

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use carlos_tests_acceptance::deployment::{Deployment, HOST};
+use carlos_tests_acceptance::deployment::{Deployment, HOST, free_port};
 use carlos_tests_acceptance::host::{Host, Network};
-use carlos_tests_acceptance::station::{PROGRAM, Station};
+use carlos_tests_acceptance::station::{PROGRAM, Station, lines};
 use carlos_tests_minio::Server;
 
 const SCHEMA: &str = "CREATE TABLE orders(id INTEGER PRIMARY KEY, item TEXT);
@@ -22,10 +22,31 @@ pub(crate) fn query(server: &'static Server) {
     deployment.sync(&mut source);
     let second = deployment.ask(HOST, QUERY);
     assert!(second.stdout.ends_with("3\tjam\n"), "{second:?}");
+    // The worker's own guard: the CLI has nothing against the text.
+    let extension = deployment.ask(HOST, "SELECT load_extension('/usr/lib/any.so')");
+    assert_eq!(extension.code, Some(17), "{extension:?}");
     station.until_alone();
     let log = station.host.journal("carlos-dbread@*");
     assert!(log.contains("database reader for connection"), "no unit served it: {log}");
     agent_has_no_power(&station);
+}
+
+/// The same question through a console in its own unit.
+pub(crate) fn console(server: &'static Server) {
+    let deployment = Deployment::create(server);
+    let _source = deployment.source(HOST, SCHEMA);
+    let station = Station::serving(&deployment);
+    let (host, port, key) = (&station.host, free_port(), "/etc/carlos/root.key");
+    host.write(key, deployment.root_key(), 0o400);
+    host.ok(&["chown", "carlos-console", key]);
+    host.write("/etc/carlos/console.env", lines(&deployment.console(port, key)), 0o600);
+    host.ok(&["systemctl", "start", "carlos-console.service"]);
+    deployment.log_in(port);
+    let answer = deployment.ask(HOST, QUERY);
+    assert_eq!(answer.stdout, "id\titem\n1\ttea\n2\tmilk\n", "{answer:?}\n{}", host.tail());
+    assert_eq!(host.show("carlos-console.service", "NRestarts"), "0");
+    let agents = host.run(&["setpriv", "--reuid", "carlos", "--clear-groups", "cat", key]);
+    assert_ne!(agents.code, Some(0), "the agent reads the root key");
 }
 
 /// The agent's own unit: its user, no capability, no way to the live databases.

@@ -1,8 +1,9 @@
 //! What can be read, written and run.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use carlos_tests_acceptance::acts::OPEN_FOLDERS;
@@ -38,16 +39,33 @@ pub(super) fn write_anywhere() -> Attempt {
 }
 
 pub(super) fn run(program: &str) -> Attempt {
-    let status = Command::new(program).status()?;
-    Ok(status.to_string())
+    ended(&mut Command::new(program))
+}
+
+fn ended(command: &mut Command) -> Attempt {
+    let status = command.status()?;
+    if status.success() { Ok(status.to_string()) } else { Err(status.to_string().into()) }
 }
 
 /// A program that came in with a tenant's bytes.
 pub(super) fn run_from(scratch: &Path) -> Attempt {
+    ended(&mut Command::new(brought(scratch)?))
+}
+
+/// The same, mapped by a program that may be run.
+pub(super) fn run_by_loader(scratch: &Path) -> Attempt {
+    let program = brought(scratch)?;
+    let loader = LOADERS.into_iter().find(|loader| Path::new(loader).exists());
+    ended(Command::new(loader.ok_or("no loader is here")?).arg(program))
+}
+
+const LOADERS: [&str; 2] = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"];
+
+fn brought(scratch: &Path) -> io::Result<PathBuf> {
     let program = scratch.join("program");
     fs::copy("/bin/true", &program)?;
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
-    run(program.to_str().ok_or("a path")?)
+    Ok(program)
 }
 
 /// A file that would run as its owner, whoever runs it.
