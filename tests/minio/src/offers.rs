@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use carlos_bucket::{Purpose, Serial};
 use carlos_cli::client::Answer;
-use carlos_protocol::envelope::Payload;
 use carlos_protocol::ids::ReadId;
 use carlos_protocol::keys::{Key, QueueEntry, out_prefix};
 use carlos_protocol::lines::Line;
@@ -13,8 +12,6 @@ use carlos_protocol::request::{NewRequest, OP_QUERY, ReadRequest};
 use carlos_protocol::result::ReadResult;
 use carlos_protocol::seal::ReplyKey;
 use carlos_protocol::time::{At, Seconds};
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
 use crate::World;
 use crate::world::{EMAIL, parse};
@@ -106,14 +103,4 @@ impl World {
         carlos_dbquery::render(carlos_dbquery::Format::Tsv, &verified.rows, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
-}
-
-/// Any JSON as a payload: what a root key of the same deployment may have signed for others.
-#[derive(Deserialize, Serialize)]
-#[serde(transparent)]
-pub struct Foreign(pub Box<RawValue>);
-
-impl Payload for Foreign {
-    const PURPOSE: &'static str = "";
-    const VERSION: u32 = 0;
 }

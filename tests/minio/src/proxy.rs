@@ -318,3 +318,115 @@ fn plain(status: u16) -> Answer {
     *answer.status_mut() = StatusCode::from_u16(status).unwrap();
     answer
 }
+
+#[cfg(test)]
+mod tests {
+    use carlos_bucket::{Bucket, Cause, Outcome, Purpose, open_store_with};
+    use object_store::path::Path;
+    use object_store::{ObjectStore, PutMode};
+
+    use super::*;
+    use crate::toy::{Manner, Toy};
+
+    const KEY: &str = "db-reads/x/picked";
+
+    /// A store, and a client's view of it through a proxy.
+    struct Line {
+        proxy: Proxy,
+        near: Arc<dyn ObjectStore>,
+        far: Bucket,
+        _toy: Toy,
+    }
+
+    impl Line {
+        async fn new() -> Self {
+            let _ = rustls::crypto::ring::default_provider().install_default();
+            let toy = Toy::start(Manner::Honest).await;
+            let proxy = Proxy::before(&toy.endpoint).await;
+            let open = |endpoint: &str| {
+                let vars = toy.environment().into_iter();
+                let vars: std::collections::BTreeMap<_, _> =
+                    vars.chain([("CARLOS_S3_ENDPOINT".into(), endpoint.into())]).collect();
+                open_store_with("s3://toy", |name| vars.get(name).cloned(), None).unwrap()
+            };
+            let (near, far) = (open(&proxy.endpoint), open(&toy.endpoint));
+            Self { near, far: Bucket::new(far, Context::system()), proxy, _toy: toy }
+        }
+
+        async fn create(&self) -> Result<(), String> {
+            let key = Path::from(KEY);
+            let created = self.near.put_opts(&key, "mine".into(), PutMode::Create.into());
+            created.await.map(drop).map_err(|error| error.to_string())
+        }
+
+        async fn is_there(&self) -> bool {
+            self.far.get(KEY, Purpose::Claim).await.unwrap().is_some()
+        }
+
+        fn seen(&self) -> (Option<u16>, Option<u16>) {
+            let seen = self.proxy.seen(KEY).pop().unwrap();
+            assert_eq!(seen.asked.kind, Kind::Create);
+            (seen.done, seen.told)
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_lost_is_the_answer_or_the_request() {
+        for (fault, there, seen) in [
+            (Fault::DoneBut(500), true, (Some(200), Some(500))),
+            (Fault::DoneAndReset, true, (Some(200), None)),
+            (Fault::Refused(409), false, (None, Some(409))),
+            (Fault::Reset, false, (None, None)),
+        ] {
+            let line = Line::new().await;
+            line.proxy.add(Rule::new(Kind::Create, "/picked", fault.clone()));
+            line.create().await.expect_err("it was told of no success");
+            assert_eq!((line.is_there().await, line.seen()), (there, seen), "{fault:?}");
+            // One rule, one request.
+            assert_eq!(line.create().await.is_ok(), !there, "{fault:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_late_landing_is_told_as_done() {
+        let line = Line::new().await;
+        let land = CancellationToken::new();
+        line.proxy.add(Rule::new(Kind::Create, "/picked", Fault::LandsLate(land.clone())));
+        line.create().await.unwrap();
+        assert!(!line.is_there().await);
+        land.cancel();
+        while !line.is_there().await {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_is_held_on_either_side_of_the_server() {
+        for (side, there) in [(Side::Before, false), (Side::After, true)] {
+            let line = Line::new().await;
+            let mut held = line.proxy.hold(side, Kind::Create, "/picked");
+            let checking = async {
+                held.reached().await;
+                assert_eq!(line.is_there().await, there, "{side:?}");
+                held.release();
+            };
+            let (created, ()) = tokio::join!(line.create(), checking);
+            created.unwrap();
+            assert!(line.is_there().await);
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_changed_without_a_rule() {
+        let line = Line::new().await;
+        let near = Bucket::new(Arc::clone(&line.near), Context::system());
+        assert_eq!(near.create(KEY, "mine".into(), Purpose::Claim).await, Outcome::Created);
+        let again = near.create(KEY, "other".into(), Purpose::Claim).await;
+        assert_eq!(again, Outcome::TakenBy("mine".into()));
+        let listed = near.list("db-reads", None, Purpose::Claim).await.unwrap();
+        assert_eq!(listed.len(), 1);
+        line.proxy.add(Rule::new(Kind::Create, "", Fault::Refused(403)));
+        let denied = near.create("probe/x/1", "x".into(), Purpose::Claim).await;
+        assert!(matches!(denied, Outcome::Unknown(Cause::Denied(_))), "{denied:?}");
+    }
+}

@@ -56,7 +56,7 @@ pub(crate) async fn versioned(server: &'static Server) {
     assert_eq!(probed.code(), code, "{probed:?}");
     let (exit, said) = doctor(server, &bucket);
     assert!(exit != Some(0) && said.contains(code), "{exit:?}: {said}");
-    agent_refuses(server, &bucket, code).await;
+    services_refuse(server, &bucket, code).await;
 }
 
 fn doctor(server: &Server, bucket: &str) -> (Option<i32>, String) {
@@ -66,16 +66,17 @@ fn doctor(server: &Server, bucket: &str) -> (Option<i32>, String) {
     (ran.code, ran.stderr)
 }
 
-async fn agent_refuses(server: &Server, bucket: &str, code: &str) {
+async fn services_refuse(server: &Server, bucket: &str, code: &str) {
     let dir = tempfile::tempdir().unwrap();
-    let mut vars = server.environment("operator");
-    let own = [("CARLOS_BUCKET", format!("s3://{bucket}"))];
-    let own =
-        own.into_iter().chain([("CARLOS_BOX", "box1".into()), ("CARLOS_REGION", "uk".into())]);
-    vars.extend(own.map(|(name, value)| (name.to_owned(), value)));
-    let mut agent = Service::start("agent", &vars, dir.path(), "agent.log");
-    let exit = super::t1::eventually("the agent ends", || agent.ended()).await;
-    assert!(exit != 0 && agent.log().contains(code), "{exit}: {}", agent.log());
+    let url = format!("s3://{bucket}");
+    let own = [("CARLOS_BUCKET", url.as_str()), ("CARLOS_BOX", "box1"), ("CARLOS_REGION", "uk")];
+    let own = own.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let vars = [server.environment("operator"), own.to_vec()].concat();
+    for name in ["agent", "console"] {
+        let mut service = Service::start(name, &vars, dir.path(), &format!("{name}.log"));
+        let exit = super::t1::eventually("the service ends", || service.ended()).await;
+        assert!(exit != 0 && service.log().contains(code), "{exit}: {}", service.log());
+    }
 }
 
 pub(crate) async fn scenario(server: &'static Server, scenario: Scenario) -> Result<(), String> {
