@@ -22,6 +22,9 @@ const MASKED: &str = "console-getty.service getty.target apt-daily.timer \
 const CALLS: &str =
     "--system-call-filter=landlock_create_ruleset landlock_add_rule landlock_restrict_self";
 
+/// Systemd 256 and 257 boot on version 1 of the controllers only when told so; others ignore it.
+const FORCE: &str = "SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1";
+
 /// What of the network a host has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
@@ -81,7 +84,7 @@ echo carlos-{name} > root/etc/hostname
 echo 'a root of the acceptance tests' > root{MARK}
 cat > root/.begin <<'BEGIN'
 #!/bin/sh
-{unlock}exec /lib/systemd/systemd
+{unlock}exec /lib/systemd/systemd {FORCE}
 BEGIN
 chmod 755 root/.begin
 {enter}export SYSTEMD_NSPAWN_TMPFS_TMP=0
