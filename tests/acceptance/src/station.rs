@@ -122,6 +122,18 @@ impl Station {
         })
     }
 
+    /// Units of the workers that hold a copy. A probe's worker writes nothing.
+    pub fn readers(&self) -> Vec<String> {
+        let folders = self.scratch();
+        let with_copy = folders.iter().filter(|folder| bytes_below(folder) > 0);
+        let unit = |folder: &PathBuf| {
+            let name = folder.file_name()?.to_str()?;
+            let (begin, end) = (name.find("carlos-dbread@")?, name.rfind('-')?);
+            name.get(begin..end).map(str::to_owned)
+        };
+        with_copy.filter_map(unit).collect()
+    }
+
     /// Waits until workers' scratch holds so many bytes.
     pub fn until_scratch_has(&self, bytes: u64) {
         eventually("a copy is in scratch", || {

@@ -66,7 +66,11 @@ fn script(root: &Path, dir: &Path, name: &str, cgroups: &Cgroups, network: Netwo
         .map(|folder| format!("echo $$ > {}/cgroup.procs\n", folder.display()))
         .collect();
     let keep = if cgroups.are_lent() { "--keep-unit" } else { "" };
-    let private = if network == Network::Private { "--private-network" } else { "" };
+    let private = match network {
+        Network::Private => "--private-network",
+        // Without it, newer versions of systemd give a unit no network of its own.
+        Network::Shared => "--capability=CAP_NET_ADMIN",
+    };
     let unlock = cgroups::unlock();
     format!(
         "set -e
