@@ -25,6 +25,7 @@
 
 pub mod chain;
 pub mod conformance;
+pub mod counted;
 pub mod expire;
 pub mod fault;
 pub mod guard;
@@ -50,6 +51,7 @@ pub use brake::Brake;
 pub use bucket::{Bucket, Children, Listed, MAX_LISTED, MAX_OBJECT, Outcome, Page};
 pub use chain::{Append, Chain, ChainError, Head};
 pub use context::{Context, ContextEntropy, Elapsed};
+pub use counted::Counted;
 pub use counters::{Answer, Counters, Kind, Tally};
 pub use deadline::Purpose;
 pub use guard::WriteOnceGuard;

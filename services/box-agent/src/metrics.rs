@@ -110,7 +110,10 @@ fn write(agent: &Agent, page: &mut Page) {
     let help = "From a request's time, in whole seconds of its console's clock, to its owner.";
     metrics.pickup.write(page, "carlos_agent_pickup_seconds", help);
     let bucket = &agent.ports.bucket;
-    write_bucket(page, &[("deployment", bucket.counters())]);
+    let data = agent.ports.replicas.as_ref().and_then(|replicas| replicas.requests());
+    let data = data.map(|counters| ("data", counters));
+    let buckets: Vec<_> = [("deployment", bucket.counters())].into_iter().chain(data).collect();
+    write_bucket(page, &buckets);
     let (name, help) = ("carlos_bucket_brake_seconds", "The gap the store's brake keeps now.");
     page.one(name, Kind::Gauge, help, bucket.brake().gap().as_secs_f64());
 }

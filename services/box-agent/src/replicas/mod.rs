@@ -4,6 +4,7 @@ pub(crate) mod timed;
 
 use std::sync::Arc;
 
+use carlos_bucket::{Counted, Counters};
 use carlos_protocol::ids::Host;
 use carlos_replica::store::BadPrefix;
 use carlos_replica::{Layout, ReplicaReader, Resolution, StoreReplica};
@@ -15,12 +16,17 @@ pub trait Replicas: Send + Sync {
     /// # Errors
     /// [`BadPrefix`] when the configured prefix and the host make no usable one.
     fn replica(&self, host: &Host) -> Result<Box<dyn ReplicaReader>, BadPrefix>;
+
+    /// The requests that this took, where they are counted.
+    fn requests(&self) -> Option<&Counters> {
+        None
+    }
 }
 
 /// Replicas under `<prefix>/<host>` of one store.
 #[derive(Clone, Debug)]
 pub struct StoreReplicas {
-    store: Arc<dyn ObjectStore>,
+    store: Counted,
     prefix: String,
     layout: Layout,
     resolution: Resolution,
@@ -30,6 +36,7 @@ impl StoreReplicas {
     /// `prefix` is the box's own (`CARLOS_HIBERNATE_PREFIX`), empty for the store's root;
     /// `resolution` is how exact the store's listing times are.
     pub fn new(store: Arc<dyn ObjectStore>, prefix: &str, resolution: Resolution) -> Self {
+        let store = Counted::new(store);
         Self { store, prefix: prefix.to_owned(), layout: Layout::Auto, resolution }
     }
 }
@@ -37,8 +44,12 @@ impl StoreReplicas {
 impl Replicas for StoreReplicas {
     fn replica(&self, host: &Host) -> Result<Box<dyn ReplicaReader>, BadPrefix> {
         let prefix = format!("{}/{host}", self.prefix);
-        let store = Arc::clone(&self.store);
+        let store = Arc::new(self.store.clone());
         let replica = StoreReplica::new(store, &prefix, self.layout, self.resolution)?;
         Ok(Box::new(replica))
+    }
+
+    fn requests(&self) -> Option<&Counters> {
+        Some(self.store.counters())
     }
 }

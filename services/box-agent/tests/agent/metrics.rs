@@ -59,8 +59,9 @@ async fn a_read_is_seen_in_the_numbers() {
         "carlos_agent_pickup_seconds_count 1",
         "carlos_agent_queue_entries{state=\"waiting\"} 0",
         "carlos_agent_draining 0",
-        // The chunk, the result and `picked`, and what the probes at the start and edges took.
         "carlos_bucket_requests_total{bucket=\"deployment\",kind=\"list\",answer=\"failed\"} 0",
+        // One for each level of the replica.
+        "carlos_bucket_requests_total{bucket=\"data\",kind=\"list\",answer=\"ok\"} 10",
     ] {
         assert!(after.lines().any(|found| found == line), "{line}: {after}");
     }
