@@ -2,7 +2,7 @@
 //! as processes, each before the server or before a proxy.
 
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -207,7 +207,7 @@ impl World {
 
     /// Starts an agent with these many slots, whose workers are in its own process, and waits
     /// until it serves. It writes each statement it runs as a line of `runs`.
-    pub async fn wide_agent(&self, mut plan: BoxPlan<'_>, slots: usize, runs: &PathBuf) -> Service {
+    pub async fn wide_agent(&self, mut plan: BoxPlan<'_>, slots: usize, runs: &Path) -> Service {
         let mut command = part();
         command.arg("agent");
         plan.more.push(("CARLOS_TEST_SLOTS", slots.to_string()));

@@ -20,7 +20,7 @@ use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
 
 /// How long the hasty console lets an owner work: longer than a read takes on a busy machine.
-const HASTE_MS: u64 = 4_000;
+const HASTE_MS: u64 = 8_000;
 
 /// What a process may create under `db-reads/`.
 const CONSOLES: [&str; 3] = ["cancel", "queue", "request.json"];
