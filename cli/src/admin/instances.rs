@@ -162,10 +162,7 @@ impl Operator {
         let mut names = BTreeSet::new();
         for prefix in [keys::EDGES, keys::STATUS] {
             let children = self.bucket.children(prefix, Purpose::Sweep).await?;
-            let objects = children.objects.into_iter().map(|listed| listed.key);
-            for key in children.folders.into_iter().chain(objects) {
-                names.extend(key.strip_prefix(prefix).and_then(|name| BoxName::parse(name).ok()));
-            }
+            names.extend(children.names::<BoxName>(prefix));
         }
         let mut boxes = Vec::new();
         for name in names {

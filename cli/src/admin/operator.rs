@@ -83,16 +83,8 @@ impl Operator {
 
     /// Every account's name.
     pub async fn accounts(&self) -> Result<Vec<Account>, AdminError> {
-        let listed = self.bucket.list(keys::ACCOUNTS, None, Purpose::Sweep).await?;
-        let mut accounts: Vec<Account> = listed
-            .iter()
-            .filter_map(|listed| match keys::Key::parse(&listed.key) {
-                Ok(keys::Key::Account(account, _)) => Some(account),
-                _ => None,
-            })
-            .collect();
-        accounts.dedup();
-        Ok(accounts)
+        let children = self.bucket.children(keys::ACCOUNTS, Purpose::Sweep).await?;
+        Ok(children.names(keys::ACCOUNTS).collect())
     }
 
     /// The account's record.
