@@ -480,6 +480,108 @@ def row_vector():
     }
 
 
+def mesh_segment(name):
+    plain = base32(name.encode())
+    return plain if len(plain) <= 120 else base32(hashlib.sha256(name.encode()).digest())
+
+
+def mesh_descriptor():
+    return {
+        "v": 1,
+        "mesh": "game-mesh",
+        "rid": "eu-1-3f2504e0-4f89-41d3-9a0c-0305e82c3301",
+        "generation": "00000000000000ff",
+        "revision": 3,
+        "endpoint": "10.0.0.1:7001",
+        "identity": raw_public(bytes([1] * 32)).hex(),
+        "trust": "bucket",
+        "vouch": "",
+        "role": "none",
+        "members": [{"channel": "chat", "weight": 0}, {"channel": "match", "weight": 100}],
+        "state": "serving",
+    }
+
+
+def mesh_hello():
+    descriptor = mesh_descriptor()
+    return {
+        "v": 1,
+        "capabilities": ["routemesh-1"],
+        "mesh": "game-mesh",
+        "link": 5,
+        "replaces": 4,
+        "expected": {"rid": "node-b", "generation": None, "identity": None},
+        "window": 4096000,
+        "descriptor": descriptor,
+    }
+
+
+def mesh_record(kind, body):
+    return struct.pack(">IB", 1 + len(body), kind) + body
+
+
+def short(text):
+    return bytes([len(text)]) + text.encode()
+
+
+def mesh_records():
+    metadata = short("room") + struct.pack(">H", 2) + b"42"
+    send = b"\x00" + struct.pack(">H", 1) + short("say") + b"hi"
+    asked = struct.pack(">HQI", 0, 7 << 32 | 3, 30000)
+    request = b"\x13" + asked + short("join-match") + struct.pack(">H", len(metadata)) + metadata
+    large = b"\x24" + struct.pack(">H", 0xFFFF) + short("blob") + short("a/b")
+    large += struct.pack(">IQ", 9, 1 << 32) + b"abc"
+    named = {
+        "hello": (1, canonical(mesh_hello()).encode()),
+        "admit": (2, b""),
+        "reject not required": (3, bytes([13])),
+        "update": (4, canonical(mesh_descriptor()).encode()),
+        "probe": (5, struct.pack(">Q", 77)),
+        "ack": (6, struct.pack(">Q", 77)),
+        "credit": (7, struct.pack(">HIHI", 0, 500, 0xFFFF, 9)),
+        "send": (16, send),
+        "request with metadata": (16, request + b'{"player":1}'),
+        "first part of a large message": (16, large),
+        "further part": (17, struct.pack(">I", 9) + b"def"),
+        "reply": (18, b"\x10" + struct.pack(">QB", 7 << 32 | 3, 0) + b'{"room":"a"}'),
+        "rejected": (18, b"\x00" + struct.pack(">QB", 8, 2) + b"full"),
+        "first part of a reply": (18, b"\x04" + struct.pack(">QBQ", 8, 0, 70000) + b"abc"),
+        "reply part": (19, struct.pack(">Q", 8) + b"def"),
+    }
+    return [{"name": n, "hex": mesh_record(k, b).hex()} for n, (k, b) in named.items()]
+
+
+def mesh():
+    rid, rev, m = mesh_descriptor()["rid"], "%020d" % 3, mesh_segment("game-mesh")
+    minute = ISSUED // 60
+    long = "x" * 80
+    presence = {
+        "v": 1,
+        "mesh": "game-mesh",
+        "rid": rid,
+        "generation": "00000000000000ff",
+        "revision": 3,
+        "at": rfc3339(ISSUED * 1000),
+        "peers": [{"rid": "node-b", "state": "ready"}],
+    }
+    return {
+        "segments": [{"name": n, "segment": mesh_segment(n)} for n in ["game-mesh", "ü/.", long]],
+        "rids": [{"hex": h.hex(), "text": t} for h, t in [
+            (b"node-a.b_c", "node-a.b_c"),
+            (b"a b%\x00\xff", "a%20b%25%00%FF"),
+        ]],
+        "keys": [
+            f"control/serial/mesh/{m}",
+            f"mesh/nodes/{m}/{rid}/{rev}",
+            f"presence/mesh/{m}/{minute}/{rid}.{rev}",
+        ],
+        "descriptor": canonical(mesh_descriptor()),
+        "hello": canonical(mesh_hello()),
+        "presence": canonical(presence),
+        "records": mesh_records(),
+    }
+
+
 FILES = {
     "ids.json": ids,
     "keys.json": keys,
@@ -489,6 +591,7 @@ FILES = {
     "bodies.json": bodies,
     "frames.json": frames,
     "rows.json": row_vector,
+    "mesh.json": mesh,
 }
 
 

@@ -1,4 +1,4 @@
-//! RouteMesh: nodes that find each other through a bucket and call each other's channels.
+#![doc = include_str!("../README.md")]
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_macros))]
 #![warn(missing_docs)]
 
@@ -33,4 +33,4 @@ pub use net::{Listener, Net, Stream, TcpNet};
 pub use packet::{Body, BodyError, Json, Packet};
 pub use routemesh_derive::Packet;
 pub use runtime::{CallOptions, ChannelHandle, MeshHost, Reply, SHUTDOWN, Shutdown, StartError};
-pub use store::{LocationStore, MemoryStore, StorePace};
+pub use store::{BucketStore, LocationStore, MemoryStore, StorePace};

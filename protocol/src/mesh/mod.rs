@@ -3,7 +3,7 @@
 //!
 //! A link is one byte stream between two nodes. Both ends begin with a [`Hello`], answer it with
 //! an admission or a [`Reject`], and then exchange [`Record`]s: a length, a kind and a body. The
-//! layout of each is in `docs/protocol.md`.
+//! layout of each is in `docs/routemesh.md`.
 
 mod descriptor;
 mod handshake;

@@ -77,9 +77,6 @@ pub enum ConfigError {
         /// Why.
         reason: &'static str,
     },
-    /// A node with neither a store nor a manual peer, nor anybody who could reach it.
-    #[error("mesh {0:?}: an object role needs a location store")]
-    NoStore(String),
     /// Two stores.
     #[error("two location stores are registered")]
     TwoStores,
@@ -335,9 +332,6 @@ impl Rules {
     fn check_node(&self, mesh: &RouteMeshBuilder, errors: &mut Vec<ConfigError>) {
         if mesh.role == ObjectRole::Client && !mesh.node_handlers.is_empty() {
             errors.push(ConfigError::NodeHandlerOnObjectClient(mesh.name.clone()));
-        }
-        if mesh.role != ObjectRole::None && !self.automatic && mesh.peers.is_empty() {
-            errors.push(ConfigError::NoStore(mesh.name.clone()));
         }
         if mesh.node_concurrency == 0 {
             errors.push(ConfigError::NoConcurrency(mesh.name.clone()));

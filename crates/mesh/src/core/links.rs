@@ -388,10 +388,10 @@ impl Core {
             dial.failures = dial.failures.saturating_add(1);
         }
         let Some(state) = self.conns.remove(&conn) else { return };
+        self.effects.push_back(Effect::Changed);
         let Some(rid) = state.peer else { return };
         if self.links.get(&rid) == Some(&conn) {
             self.links.remove(&rid);
-            self.effects.push_back(Effect::Changed);
         }
         if state.dial.is_some() {
             self.dialled.insert(rid.clone(), state.link);

@@ -11,7 +11,7 @@ mod links;
 mod liveness;
 mod selector;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -115,6 +115,7 @@ impl Core {
             Event::Closed(conn, cause) => self.closed(now, conn, cause, dice),
             Event::AddPeer(peer, target) => {
                 self.manual.insert(peer, (target, Dial::new(now)));
+                self.effects.push_back(Effect::Changed);
             }
             Event::RemovePeer(peer) => self.remove_peer(peer),
             Event::SetWeight(channel, weight) => self.set_weight(&channel, weight),

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use futures::task::AtomicWaker;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use super::owner::Job;
 
@@ -31,7 +31,8 @@ pub(crate) struct Mailbox {
     bytes: u64,
     /// The owner's task.
     task: AtomicWaker,
-    /// Local senders that wait, one at a time.
+    /// Local senders wait here in the order they came, and the first of them for room.
+    turn: Semaphore,
     room: Notify,
 }
 
@@ -49,8 +50,8 @@ struct State {
 impl Mailbox {
     /// An empty mailbox with these budgets.
     pub(crate) fn new(messages: u64, bytes: u64) -> Self {
-        let (task, room) = (AtomicWaker::new(), Notify::new());
-        Self { state: Mutex::default(), messages, bytes, task, room }
+        let (task, turn, room) = (AtomicWaker::new(), Semaphore::new(1), Notify::new());
+        Self { state: Mutex::default(), messages, bytes, task, turn, room }
     }
 
     /// What a message costs.
@@ -126,15 +127,22 @@ impl Mailbox {
         }
     }
 
-    /// Waits for a release, one local sender at a time.
-    pub(crate) async fn released(&self) {
-        self.room.notified().await;
-    }
-
-    /// Counts a local sender that waits.
-    pub(crate) fn wait_locally(&self) -> LocalWaiter<'_> {
-        self.lock().local_waiters += 1;
-        LocalWaiter(self)
+    /// Hands a message of this process over as soon as there is room, after those that wait
+    /// already. Dropped before it ends, the message was never there.
+    ///
+    /// # Errors
+    /// [`Full`], never [`Full::Now`].
+    pub(crate) async fn put_waiting(&self, mut job: Job) -> Result<(), Full> {
+        let _waiter = LocalWaiter::new(self);
+        let Ok(_turn) = self.turn.acquire().await else { return Err(Full::Sealed) };
+        loop {
+            job = match self.put(job) {
+                Ok(()) => return Ok(()),
+                Err((Full::Now, job)) => *job,
+                Err((full, _)) => return Err(full),
+            };
+            self.room.notified().await;
+        }
     }
 
     /// Whether a local sender waits.
@@ -186,13 +194,18 @@ impl State {
 }
 
 /// A local sender in line.
-pub(crate) struct LocalWaiter<'a>(&'a Mailbox);
+struct LocalWaiter<'a>(&'a Mailbox);
+
+impl<'a> LocalWaiter<'a> {
+    fn new(mailbox: &'a Mailbox) -> Self {
+        mailbox.lock().local_waiters += 1;
+        Self(mailbox)
+    }
+}
 
 impl Drop for LocalWaiter<'_> {
     fn drop(&mut self) {
         self.0.lock().local_waiters -= 1;
-        // The next in line looks for itself.
-        self.0.room.notify_one();
     }
 }
 

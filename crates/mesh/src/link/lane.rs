@@ -208,6 +208,14 @@ impl Lane {
         state.open || !batch.is_empty()
     }
 
+    /// Gives back what the queues hold beyond their bytes.
+    pub(crate) fn shrink(&self) {
+        let mut state = self.lock();
+        state.control.shrink();
+        state.completions.shrink();
+        state.application.shrink();
+    }
+
     /// Closes the lane: what is queued still goes out, nothing is taken any more.
     pub(crate) fn close(&self) {
         let mut state = self.lock();

@@ -36,6 +36,13 @@ impl Out {
         self.chunks.push_back(payload.clone());
     }
 
+    /// Gives the buffer back when nothing waits.
+    pub(super) fn shrink(&mut self) {
+        if self.bytes == 0 {
+            *self = Self::default();
+        }
+    }
+
     /// Moves about `most` bytes to `into`, in order.
     pub(super) fn take(&mut self, most: usize, into: &mut VecDeque<Bytes>) {
         let mut taken = 0;

@@ -17,8 +17,15 @@ use tokio_util::io::poll_read_buf;
 use super::{Inbound, Link};
 use crate::net::Stream;
 
-/// Bytes read at once.
-const READ_BYTES: usize = 128 * 1024;
+/// The most bytes read at once: two of the longest records.
+const READ_MOST: usize = 128 * 1024;
+
+/// The least: what an idle peer costs.
+const READ_LEAST: usize = 4 * 1024;
+
+/// Rests after which a link that reads little gives its buffer back: a busy link rests thousands
+/// of times a second, an idle one with each probe.
+const RESTS: u32 = 16;
 
 /// Pieces of one write: the system takes up to 1,024, and more than this gain nothing.
 const SLICES: usize = 64;
@@ -47,6 +54,11 @@ pub(crate) enum LinkEvent {
 pub(crate) struct Driven {
     io: Box<dyn Stream>,
     read: BytesMut,
+    /// Bytes to make room for, as the reads of late ask for.
+    want: usize,
+    /// The longest read since `rests` began to count.
+    longest: usize,
+    rests: u32,
     batch: VecDeque<Bytes>,
     unflushed: bool,
     link: Arc<Link>,
@@ -74,6 +86,9 @@ impl Driven {
         Self {
             io,
             read,
+            want: READ_LEAST,
+            longest: 0,
+            rests: 0,
             batch: VecDeque::new(),
             unflushed: false,
             link,
@@ -119,6 +134,7 @@ impl Driven {
 
     /// Nothing to do now; a little credit goes back after a while.
     fn rest(&mut self, cx: &mut Cx<'_>) -> Poll<LinkEvent> {
+        self.shrink();
         if !self.inbound.owes() {
             self.credit_due = None;
             return Poll::Pending;
@@ -196,14 +212,36 @@ impl Driven {
     }
 
     fn fill(&mut self, cx: &mut Cx<'_>) -> Moved {
-        if self.read.capacity() - self.read.len() < READ_BYTES / 4 {
-            self.read.reserve(READ_BYTES);
+        if self.read.capacity() - self.read.len() < self.want / 4 {
+            self.read.reserve(self.want);
         }
+        let room = self.read.capacity() - self.read.len();
         match poll_read_buf(Pin::new(&mut self.io), cx, &mut self.read) {
             Poll::Ready(Ok(0) | Err(_)) => Moved::Ended,
-            Poll::Ready(Ok(_)) => Moved::Some,
+            Poll::Ready(Ok(count)) => {
+                self.longest = self.longest.max(count);
+                if count == room {
+                    self.want = (self.want * 4).min(READ_MOST);
+                }
+                Moved::Some
+            }
             Poll::Pending => Moved::Nothing,
         }
+    }
+
+    /// A link that reads little keeps little: a mesh has hundreds of them.
+    fn shrink(&mut self) {
+        self.rests += 1;
+        if self.rests < RESTS || !self.read.is_empty() {
+            return;
+        }
+        if self.want > READ_LEAST && self.longest < self.want / 4 {
+            self.want = (self.want / 4).max(READ_LEAST);
+            self.read = BytesMut::new();
+            self.link.lane.shrink();
+        }
+        self.rests = 0;
+        self.longest = 0;
     }
 
     /// Handles every whole record that was read.

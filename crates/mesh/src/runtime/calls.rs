@@ -361,16 +361,8 @@ fn put_now(owner: &Owner, job: Job) -> Result<(), Attempt> {
     })
 }
 
-async fn put_waiting(owner: &Owner, mut job: Job) -> Result<(), CallError> {
-    let _waiter = owner.mailbox.wait_locally();
-    loop {
-        job = match owner.mailbox.put(job) {
-            Ok(()) => return Ok(()),
-            Err((Full::Now, job)) => *job,
-            Err((full, _)) => return Err(full_error(full)),
-        };
-        owner.mailbox.released().await;
-    }
+async fn put_waiting(owner: &Owner, job: Job) -> Result<(), CallError> {
+    owner.mailbox.put_waiting(job).await.map_err(full_error)
 }
 
 fn full_error(full: Full) -> CallError {

@@ -7,8 +7,10 @@ use carlos_protocol::ids::Revision;
 use carlos_protocol::mesh::{Descriptor, MeshName, PeerSight, Rid};
 use thiserror::Error;
 
+mod bucket;
 mod memory;
 
+pub use bucket::BucketStore;
 pub use memory::MemoryStore;
 
 /// The store gave no answer. Nothing follows from it: neither presence nor absence.

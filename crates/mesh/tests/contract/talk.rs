@@ -1,10 +1,13 @@
 //! Two hosts in one process over real sockets: the shortest way through everything.
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use carlos_bucket::{Bucket, Context};
+use object_store::memory::InMemory;
 use routemesh::{
-    Bytes, CallOptions, Content, MemoryStore, MeshHost, MessageKind, Packet, Shutdown,
+    BucketStore, Bytes, CallOptions, Content, LocationStore, MemoryStore, MeshHost, MessageKind,
+    Packet, Shutdown,
 };
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +25,7 @@ struct Joined {
     room: String,
 }
 
-async fn server(store: &MemoryStore, plaintext: bool) -> MeshHost {
+async fn server<S: LocationStore + Clone>(store: &S, plaintext: bool) -> MeshHost {
     let mut builder = MeshHost::builder();
     builder.store(store.clone());
     let mesh = builder.route_mesh("game-mesh");
@@ -38,7 +41,7 @@ async fn server(store: &MemoryStore, plaintext: bool) -> MeshHost {
     builder.start().await.expect("starts")
 }
 
-async fn client(store: &MemoryStore, plaintext: bool) -> MeshHost {
+async fn client<S: LocationStore + Clone>(store: &S, plaintext: bool) -> MeshHost {
     let mut builder = MeshHost::builder();
     builder.store(store.clone());
     let mesh = builder.route_mesh("game-mesh");
@@ -79,4 +82,17 @@ async fn two_nodes_talk_in_the_open() {
 #[tokio::test]
 async fn two_nodes_talk_over_tls() {
     talk(false).await;
+}
+
+#[tokio::test]
+async fn nodes_find_each_other_in_a_bucket() {
+    let bucket = Bucket::new(Arc::new(InMemory::new()), Context::system());
+    let store = BucketStore::new(bucket, None).local();
+    let server = server(&store, false).await;
+    let client = client(&store, false).await;
+    client.wait_for_targets("match", 1, SOON).await.expect("the server is found");
+    let joined: Joined =
+        client.request_to_channel("match", &JoinMatch { player: 5 }).await.expect("a reply");
+    assert_eq!(joined.room, "room-1");
+    assert_eq!(server.shutdown(SOON).await, Shutdown::Stopped);
 }
