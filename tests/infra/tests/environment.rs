@@ -18,7 +18,7 @@ fn variables(text: &str) -> BTreeSet<String> {
 /// Those that a Rust file of the programs holds as a whole string.
 fn read_by_programs() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for folder in ["cli/src", "services", "crates/bucket/src"] {
+    for folder in ["cli/src", "services", "crates/bucket/src", "crates/metrics/src"] {
         for path in files(&root().join(folder), &[".rs"]) {
             let source = fs::read_to_string(&path).expect("a file that was listed");
             let quoted = |name: &String| source.contains(&format!("\"{name}\""));
@@ -33,7 +33,9 @@ fn set_by_infrastructure() -> BTreeSet<String> {
     let scripts = ["agent.sh", "cli.sh", "setup.sh"];
     let scripts = scripts.map(|name| variables(&text(&format!("infra/compose/{name}"))));
     let terraform = variables(&text("infra/terraform/modules/roles/outputs.tf"));
-    compose.into_iter().chain(scripts.into_iter().flatten()).chain(terraform).collect()
+    let unit = variables(&text("infra/systemd/carlos-agent.service"));
+    let scripts = scripts.into_iter().flatten();
+    compose.into_iter().chain(scripts).chain(terraform).chain(unit).collect()
 }
 
 #[test]
