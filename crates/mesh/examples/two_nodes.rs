@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use routemesh::{Identity, ManualPeer, MeshHost, Packet, SHUTDOWN};
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncBufReadExt, BufReader};
 
 #[derive(Deserialize, Packet, Serialize)]
 #[packet(name = "join-match")]
@@ -52,8 +51,7 @@ async fn server(port: u16, weight: i64) -> Result<(), Box<dyn Error>> {
     let host = builder.start().await?;
     let key = host.identity("game-mesh")?.ok_or("TLS has a key")?;
     println!("{key}@{}", host.endpoint("game-mesh")?);
-    let mut lines = BufReader::new(tokio::io::stdin()).lines();
-    while let Some(line) = lines.next_line().await? {
+    while let Some(line) = next_line().await {
         match line.split_whitespace().collect::<Vec<_>>().as_slice() {
             ["weight", weight] => host.set_weight("match", weight.parse()?).await?,
             ["drain"] => host.drain().await,
@@ -63,6 +61,15 @@ async fn server(port: u16, weight: i64) -> Result<(), Box<dyn Error>> {
     }
     println!("{:?}", host.shutdown(SHUTDOWN).await);
     Ok(())
+}
+
+/// A line of a person, or nothing at the end or at Ctrl-C.
+async fn next_line() -> Option<String> {
+    let read = tokio::task::spawn_blocking(|| std::io::stdin().lines().next());
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => None,
+        line = read => line.ok()??.ok(),
+    }
 }
 
 async fn client(peers: &[&str]) -> Result<(), Box<dyn Error>> {

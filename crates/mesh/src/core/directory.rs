@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn an_outage_makes_absence_wait() {
         let (mut directory, b) = (Directory::default(), descriptor("b"));
-        assert!(directory.apply_listing(MINUTE, 2 * MINUTE, &[b.clone()]).is_empty());
+        assert!(directory.apply_listing(MINUTE, 2 * MINUTE, std::slice::from_ref(&b)).is_empty());
         directory.store_failed();
         assert!(directory.is_store_failing());
         assert!(directory.apply_listing(5 * MINUTE, 2 * MINUTE, &[]).is_empty());

@@ -141,7 +141,7 @@ impl World {
 
     fn other(&self, name: &str, conn: ConnId) -> Option<(String, ConnId)> {
         self.wires.iter().find_map(|(a, b)| {
-            match (&a.0 == name && a.1 == conn, &b.0 == name && b.1 == conn) {
+            match (a.0 == name && a.1 == conn, b.0 == name && b.1 == conn) {
                 (true, _) => Some(b.clone()),
                 (_, true) => Some(a.clone()),
                 _ => None,

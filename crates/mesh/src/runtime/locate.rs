@@ -138,7 +138,7 @@ impl Locator {
         }
     }
 
-    async fn failed(&mut self, poller: &mut Poller) {
+    async fn failed(&self, poller: &mut Poller) {
         poller.turned_away();
         self.tell(Event::StoreFailed).await;
     }
