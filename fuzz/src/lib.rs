@@ -9,6 +9,7 @@
 //! - `fuzz/libfuzzer` hands them to libFuzzer, which sees coverage (nightly toolchain).
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_macros))]
 
+pub mod mesh;
 pub mod mutate;
 pub mod protocol;
 pub mod replica;
@@ -39,6 +40,12 @@ macro_rules! targets {
 }
 
 targets! {
+    mesh::mesh_descriptors from mesh;
+    mesh::mesh_hellos from mesh;
+    mesh::mesh_metadata from mesh;
+    mesh::mesh_names from mesh;
+    mesh::mesh_presences from mesh;
+    mesh::mesh_records from mesh;
     protocol::accounts from bodies;
     protocol::api from api;
     protocol::boxes from bodies;

@@ -46,6 +46,13 @@ pub fn bodies() -> Vec<Vec<u8>> {
     texts(include_str!("../../protocol/vectors/bodies.json"))
 }
 
+/// Names, bodies and records of a mesh.
+pub fn mesh() -> Vec<Vec<u8>> {
+    let file = include_str!("../../protocol/vectors/mesh.json");
+    let metadata = b"\x04room\x00\x0242".to_vec();
+    [texts(file), unhexed(file), vec![metadata]].concat()
+}
+
 /// Bodies of the HTTP doors.
 pub fn api() -> Vec<Vec<u8>> {
     let reply_key = ReplyKey::generate(&mut Fixed).public();
