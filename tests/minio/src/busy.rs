@@ -31,7 +31,8 @@ const SCHEMA: &str = "
     INSERT INTO sums VALUES ('');";
 
 /// A whole state in one row: its number, its cells, and what the same transaction said of them.
-pub const STATE_SQL: &str = "SELECT (SELECT n FROM counter) AS n, (SELECT sha256 FROM sums) AS sum, \
+pub const STATE_SQL: &str = "SELECT (SELECT n FROM counter) AS n, \
+    (SELECT sha256 FROM sums) AS sum, \
     (SELECT group_concat(v || ':' || substr(hex(pad), 1, 8), ',') \
      FROM (SELECT v, pad FROM cells ORDER BY id)) AS cells";
 

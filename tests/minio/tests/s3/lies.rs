@@ -1,5 +1,5 @@
-//! Servers that lie about put-if-absent, over HTTP: each is refused by its own code by the probe, by
-//! `carlos doctor`, and by every service at its start. An honest one is not.
+//! Servers that lie about put-if-absent, over HTTP: each is refused by its own code by the probe,
+//! by `carlos doctor`, and by every service at its start. An honest one is not.
 
 use std::net::TcpListener;
 use std::path::Path;
