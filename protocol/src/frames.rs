@@ -283,6 +283,36 @@ pub enum FrameError {
     UnknownType(u8),
 }
 
+/// What the name of the count socket adds to that of the workers' socket.
+pub const COUNT_SUFFIX: &str = ".count";
+
+/// Longest count: the field and a number of 32 bits.
+pub const COUNT_BYTES: usize = 32;
+
+/// How many workers hold scratch, as a listener without a service manager tells it: the whole of
+/// one connection, canonical JSON.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Running {
+    /// Running, starting or stopping.
+    pub running: u32,
+}
+
+impl Running {
+    /// Its bytes.
+    pub fn to_bytes(self) -> Vec<u8> {
+        canon::encode(&self)
+    }
+
+    /// Reads a whole count.
+    ///
+    /// # Errors
+    /// [`CanonError`] for anything else, also for a part of one.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, CanonError> {
+        canon::decode(bytes, COUNT_BYTES)
+    }
+}
+
 const HELLO: u8 = 1;
 const HEADER: u8 = 2;
 const FILE_DATA: u8 = 3;

@@ -81,7 +81,8 @@ pub(super) async fn agent(_: Context, _: impl Future<Output = ()>) -> Result<(),
 /// sandbox binds only threads that come after it.
 #[cfg(target_os = "linux")]
 pub(crate) fn db_worker(args: Vec<OsString>) -> ExitCode {
-    if !stdin_is_a_socket() {
+    // A listener has no connection of its own; the workers it starts have.
+    if !stdin_is_a_socket() && !args.iter().any(|arg| arg == "--listen") {
         crate::out::say(carlos_protocol::copy::docs_worker().as_str());
         return ExitCode::from(crate::exit::Exit::Usage.code());
     }

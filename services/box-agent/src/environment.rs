@@ -62,7 +62,8 @@ pub struct Environment {
     pub config: AgentConfig,
     /// Where workers make their scratch directories.
     pub scratch: PathBuf,
-    /// The socket that starts a worker for each connection; without one, workers are children.
+    /// The socket that starts a worker for each connection, and who counts them; without one,
+    /// workers are children.
     #[cfg(target_os = "linux")]
     pub socket: Option<(PathBuf, Census)>,
     bucket: String,

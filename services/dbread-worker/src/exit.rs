@@ -26,3 +26,5 @@ pub const OVERTIME_FORCED: u8 = 10;
 pub const CONNECTION_FAILED: u8 = 11;
 /// Not a platform this program runs on.
 pub const UNSUPPORTED: u8 = 12;
+/// `--listen` could not listen, or not any longer.
+pub const NOT_LISTENING: u8 = 13;

@@ -14,6 +14,8 @@ pub mod exit;
 pub mod gate;
 pub mod life;
 #[cfg(target_os = "linux")]
+pub mod listen;
+#[cfg(target_os = "linux")]
 pub mod options;
 #[cfg(target_os = "linux")]
 pub mod sandbox;
@@ -46,6 +48,7 @@ mod entry {
     use tracing_subscriber::EnvFilter;
 
     use crate::exit;
+    use crate::listen;
     use crate::options::Options;
     use crate::options::USAGE;
     use crate::options::UsageError;
@@ -55,6 +58,8 @@ mod entry {
     const LOG_VARIABLE: &str = "CARLOS_LOG";
 
     pub(super) fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
+        let args: Vec<OsString> = args.into_iter().collect();
+        let count = args.len();
         let options = match Options::parse(args) {
             Ok(options) => options,
             Err(UsageError::Help) => return say(USAGE, exit::DONE),
@@ -63,10 +68,23 @@ mod entry {
             }
         };
         log_to_stderr();
+        if let Some(socket) = &options.listen {
+            let Err(error) = listen::listen(socket, &options, &leading(count));
+            tracing::error!("{error}");
+            return exit::NOT_LISTENING;
+        }
         serve::serve_stdin(&options).unwrap_or_else(|error| {
             tracing::error!("{error}");
             error.exit_code()
         })
+    }
+
+    /// What comes before the worker's own `count` arguments on this process's command line:
+    /// nothing, or the words by which a larger program becomes the worker.
+    fn leading(count: usize) -> Vec<OsString> {
+        let all: Vec<OsString> = std::env::args_os().skip(1).collect();
+        let leading = all.len().saturating_sub(count);
+        all.into_iter().take(leading).collect()
     }
 
     fn say(text: &str, code: u8) -> u8 {

@@ -11,7 +11,7 @@ use crate::scratch;
 
 /// What `--help` prints, and what follows a usage error.
 pub const USAGE: &str = "\
-usage: carlos-dbread-worker [--peer-user NAME|UID] [--scratch DIR] [--max-bytes N]
+usage: carlos-dbread-worker [--peer-user NAME|UID] [--scratch DIR] [--max-bytes N] [--listen PATH]
 
 Reads one replica and runs one query for the peer that is connected to standard input.
 It is started by carlos-dbread.socket or by the box agent, never by hand.
@@ -19,7 +19,9 @@ It is started by carlos-dbread.socket or by the box agent, never by hand.
 
   --peer-user NAME|UID  whose connection is served (default: carlos)
   --scratch DIR         where the private scratch directory is made (default: /var/tmp)
-  --max-bytes N         largest restored database in bytes (default: 2147483648)";
+  --max-bytes N         largest restored database in bytes (default: 2147483648)
+  --listen PATH         without systemd: starts such a worker for each connection to this socket,
+                        three at most, and tells how many run on PATH.count";
 
 /// Where and for whom a worker works.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub struct Options {
     pub scratch_root: PathBuf,
     /// Largest restored database, in bytes; a header can ask for less.
     pub max_bytes: u64,
+    /// The socket on which to start a worker for each connection, in place of being one.
+    pub listen: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -38,6 +42,7 @@ impl Default for Options {
             peer_user: gate::DEFAULT_PEER_USER.to_owned(),
             scratch_root: PathBuf::from(scratch::DEFAULT_ROOT),
             max_bytes: limits::RESTORED_BYTES,
+            listen: None,
         }
     }
 }
@@ -70,10 +75,8 @@ impl Options {
         while let Some(arg) = args.next() {
             match arg.to_str() {
                 Some("--peer-user") => options.peer_user = text("--peer-user", args.next())?,
-                Some("--scratch") => {
-                    let dir = args.next().ok_or(UsageError::MissingValue("--scratch"))?;
-                    options.scratch_root = PathBuf::from(dir);
-                }
+                Some("--scratch") => options.scratch_root = path("--scratch", args.next())?,
+                Some("--listen") => options.listen = Some(path("--listen", args.next())?),
                 Some("--max-bytes") => options.max_bytes = number("--max-bytes", args.next())?,
                 Some("--help" | "-h") => return Err(UsageError::Help),
                 _ => return Err(UsageError::Unknown(arg)),
@@ -81,6 +84,10 @@ impl Options {
         }
         Ok(options)
     }
+}
+
+fn path(name: &'static str, value: Option<OsString>) -> Result<PathBuf, UsageError> {
+    value.map(PathBuf::from).ok_or(UsageError::MissingValue(name))
 }
 
 fn text(name: &'static str, value: Option<OsString>) -> Result<String, UsageError> {
@@ -111,9 +118,13 @@ mod tests {
 
     #[test]
     fn every_option_is_read() {
-        let args = ["--peer-user", "7", "--scratch", "/s", "--max-bytes", "9"];
-        let wanted =
-            Options { peer_user: "7".to_owned(), scratch_root: PathBuf::from("/s"), max_bytes: 9 };
+        let args = ["--peer-user", "7", "--scratch", "/s", "--max-bytes", "9", "--listen", "/l"];
+        let wanted = Options {
+            peer_user: "7".to_owned(),
+            scratch_root: PathBuf::from("/s"),
+            max_bytes: 9,
+            listen: Some(PathBuf::from("/l")),
+        };
         assert_eq!(parse(&args).unwrap(), wanted);
     }
 

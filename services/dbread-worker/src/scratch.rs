@@ -124,10 +124,18 @@ pub struct Swept {
 /// # Errors
 /// When `root` cannot be listed. A directory that cannot be removed is counted, not an error.
 pub fn sweep(root: &Path) -> io::Result<Swept> {
+    sweep_beside(root, |_pid| false)
+}
+
+/// As [`sweep`], and leaves out of all counts what belongs to the processes that `known` names.
+///
+/// # Errors
+/// As [`sweep`].
+pub fn sweep_beside(root: &Path, known: impl Fn(u32) -> bool) -> io::Result<Swept> {
     let mut swept = Swept::default();
     for entry in fs::read_dir(root)? {
         let path = entry?.path();
-        if !is_ours(&path) {
+        if !is_ours(&path) || owner(&path).is_some_and(&known) {
             continue;
         }
         match remove_if_dead(&path) {
@@ -151,6 +159,12 @@ fn is_ours(path: &Path) -> bool {
     named
         && fs::symlink_metadata(path)
             .is_ok_and(|meta| meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw())
+}
+
+/// The process that made a directory, by its name.
+fn owner(path: &Path) -> Option<u32> {
+    let name = path.file_name()?.to_str()?.strip_prefix(DIR_PREFIX)?;
+    name.split('-').next()?.parse().ok()
 }
 
 fn remove_if_dead(path: &Path) -> io::Result<bool> {

@@ -5,13 +5,15 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use carlos_bucket::Context;
+use carlos_protocol::frames::{COUNT_BYTES, COUNT_SUFFIX, Running};
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::net::UnixStream;
 use tokio::process::Command;
 
 use super::CountUnknown;
@@ -36,6 +38,8 @@ pub enum Census {
     /// The service manager's list of `carlos-dbread@` units, by this `systemctl`: reading it takes
     /// no privilege, only D-Bus.
     Units { systemctl: PathBuf },
+    /// The count socket of `carlos-dbread-worker --listen`, where there is no service manager.
+    Listener { socket: PathBuf },
 }
 
 impl Census {
@@ -44,14 +48,35 @@ impl Census {
         Self::Units { systemctl: PathBuf::from("systemctl") }
     }
 
+    /// That of the listener whose workers' socket is `workers`.
+    pub fn listener(workers: &Path) -> Self {
+        let mut socket = workers.as_os_str().to_owned();
+        socket.push(COUNT_SUFFIX);
+        Self::Listener { socket: socket.into() }
+    }
+
     /// Counts the workers that hold scratch: running, starting or stopping.
     pub(super) async fn count(&self, ctx: &Context) -> Result<usize, CountUnknown> {
-        let counted = match self {
-            Self::Units { systemctl } => ctx.timeout(COUNT_WITHIN, list(systemctl.as_ref())),
-        };
-        let counted = counted.await.map_err(|_| CountUnknown("no answer in time".to_owned()))?;
-        live_units(&counted?)
+        let counted = ctx.timeout(COUNT_WITHIN, self.ask()).await;
+        counted.map_err(|_| CountUnknown("no answer in time".to_owned()))?
     }
+
+    async fn ask(&self) -> Result<usize, CountUnknown> {
+        match self {
+            Self::Units { systemctl } => live_units(&list(systemctl.as_ref()).await?),
+            Self::Listener { socket } => told(socket).await,
+        }
+    }
+}
+
+async fn told(socket: &Path) -> Result<usize, CountUnknown> {
+    let failed = |error: io::Error| CountUnknown(format!("{}: {error}", socket.display()));
+    let stream = UnixStream::connect(socket).await.map_err(failed)?;
+    // One byte more than a count has: a longer answer is none.
+    let bytes = read(Some(stream), COUNT_BYTES as u64 + 1).await.map_err(failed)?;
+    let count = Running::from_bytes(&bytes);
+    let count = count.map_err(|error| CountUnknown(format!("{}: {error}", socket.display())))?;
+    usize::try_from(count.running).map_err(|error| CountUnknown(error.to_string()))
 }
 
 /// One entry of `systemctl list-units --output=json`; what else it holds is systemd's business.
@@ -194,5 +219,31 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_manager_that_hangs_is_unknown_after_its_time() {
         assert_eq!(ask("exec sleep 1000").await, Err(CountUnknown("no answer in time".to_owned())));
+    }
+
+    /// What is made of a listener that answers with `answer`.
+    async fn answered(answer: &'static [u8]) -> Result<usize, CountUnknown> {
+        let dir = tempfile::tempdir().unwrap();
+        let workers = dir.path().join("socket");
+        let census = Census::listener(&workers);
+        let listener = tokio::net::UnixListener::bind(dir.path().join("socket.count")).unwrap();
+        let (count, ()) = tokio::join!(async { census.count(&Context::system()).await }, async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            tokio::io::AsyncWriteExt::write_all(&mut stream, answer).await.unwrap();
+        });
+        count
+    }
+
+    #[tokio::test]
+    async fn a_listener_s_count_is_whole_or_unknown() {
+        assert_eq!(answered(br#"{"running":0}"#).await, Ok(0));
+        assert_eq!(answered(br#"{"running":3}"#).await, Ok(3));
+        let unknown: [&[u8]; 5] =
+            [b"", br#"{"running":3"#, br#"{"running":-1}"#, b"0", &[b'9'; 1 << 16]];
+        for answer in unknown {
+            assert!(answered(answer).await.is_err(), "{:?}", answer.escape_ascii());
+        }
+        let missing = Census::listener("/no/such/socket".as_ref());
+        assert!(missing.count(&Context::system()).await.is_err());
     }
 }

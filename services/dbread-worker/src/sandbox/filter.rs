@@ -162,6 +162,17 @@ mod tests {
     }
 
     #[test]
+    fn paths_are_opened_and_files_never_made() {
+        let rules = rules().unwrap();
+        assert!(OPENING.iter().all(|(call, _)| rules[call].len() == 1));
+        assert!(OPENING.iter().all(|(call, _)| !ALLOWED.contains(call)));
+        // Opening a directory, as a listing does, is not making a file.
+        assert_eq!(MAKING & libc::O_DIRECTORY, 0);
+        assert_eq!(MAKING & libc::O_CREAT, libc::O_CREAT);
+        assert_ne!(MAKING & libc::O_TMPFILE, 0);
+    }
+
+    #[test]
     fn what_makes_processes_threads_or_sockets_is_not_in_it() {
         let rules = rules().unwrap();
         for call in [
