@@ -226,13 +226,15 @@ impl Greeting {
         let around = &self.around;
         let inbound = Inbound::new(Arc::clone(&link), Arc::clone(&around.owners), around.window);
         let read = std::mem::take(&mut self.read);
-        let mut driven = Driven::new(stream, read, link, inbound, around.ctx.clone());
+        let (carried, ctx) = (Arc::clone(&link), around.ctx.clone());
+        let mut driven = Driven::new(stream, read, carried, inbound, ctx);
         loop {
             let next = tokio::select! {
                 biased;
                 command = self.commands.recv() => match command {
-                    Some(Command::Close) | None => return Cause::Stopped,
+                    Some(Command::Close) => return Cause::Stopped,
                     Some(_) => continue,
+                    None => return linger(&self.around.ctx, &link, driven).await,
                 },
                 event = driven.next() => event,
             };
@@ -253,6 +255,16 @@ impl Greeting {
         }
         tell(&self.around, Event::Closed(self.conn, cause)).await;
     }
+}
+
+/// The node is gone: what the link still holds, the last replies among it, goes out.
+async fn linger(ctx: &Context, link: &Link, mut driven: Driven) -> Cause {
+    link.lane.close();
+    let rest =
+        async { while !matches!(driven.next().await, LinkEvent::Ended | LinkEvent::Protocol) {} };
+    // A peer that does not read is not waited for.
+    let _ = ctx.timeout(HANDSHAKE, rest).await;
+    Cause::Stopped
 }
 
 /// The next record of a greeting. Dropped before its end, nothing that was read is lost.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use carlos_bucket::{Context, Pace, Poller};
 use carlos_protocol::ids::Revision;
-use carlos_protocol::mesh::{Descriptor, PeerSight, Rid};
+use carlos_protocol::mesh::{Descriptor, NodeState, PeerSight, Rid};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -38,7 +38,15 @@ struct Done {
     announced: Revision,
     announced_at: Duration,
     listed_at: Duration,
+    /// The last look failed: the next that succeeds lists, and ends the outage.
+    failing: bool,
     written_at: Duration,
+}
+
+impl Done {
+    fn is_list_due(&self, now: Duration, pace: &StorePace) -> bool {
+        self.failing || now.saturating_sub(self.listed_at) >= pace.list
+    }
 }
 
 impl Locator {
@@ -53,6 +61,7 @@ impl Locator {
             announced: first,
             announced_at: now,
             listed_at: now,
+            failing: false,
             written_at: now,
         };
         let pace = Pace {
@@ -122,24 +131,26 @@ impl Locator {
         let now = self.ctx.monotonic();
         match self.store.poll().await {
             Ok(News::Moved) => poller.saw_work(),
-            Ok(News::Same) if now.saturating_sub(done.listed_at) < self.pace.list => {
+            Ok(News::Same) if !done.is_list_due(now, &self.pace) => {
                 return poller.answered();
             }
             Ok(News::Same) => {}
-            Err(_) => return self.failed(poller).await,
+            Err(_) => return self.failed(poller, done).await,
         }
         match self.store.list().await {
             Ok(listing) => {
                 poller.answered();
                 done.listed_at = now;
+                done.failing = false;
                 self.tell(Event::Listing(listing)).await;
             }
-            Err(_) => self.failed(poller).await,
+            Err(_) => self.failed(poller, done).await,
         }
     }
 
-    async fn failed(&self, poller: &mut Poller) {
+    async fn failed(&self, poller: &mut Poller, done: &mut Done) {
         poller.turned_away();
+        done.failing = true;
         self.tell(Event::StoreFailed).await;
     }
 
@@ -151,6 +162,10 @@ impl Locator {
     /// The node's last revision says that it stopped; nobody deletes (decision 3).
     async fn farewell(&mut self) {
         let own = self.own.borrow().clone();
+        // A host that is dropped says nothing: its announcements run out.
+        if own.descriptor.state != NodeState::Stopped {
+            return;
+        }
         if self.store.publish(&own.descriptor).await.is_ok() {
             let revision = own.descriptor.revision;
             let _ = self.store.announce(&own.descriptor, revision, &own.peers).await;

@@ -183,11 +183,13 @@ impl Node {
 
     fn close_all(&self) {
         for handle in self.conns.values() {
-            if let Some(link) = &handle.link {
-                link.requests.close(&CallError::ShuttingDown);
-                link.lane.close();
+            // Without its handle a link sends what it holds, and ends.
+            match &handle.link {
+                Some(link) => link.requests.close(&CallError::ShuttingDown),
+                None => {
+                    let _ = handle.commands.try_send(Command::Close);
+                }
             }
-            let _ = handle.commands.try_send(Command::Close);
         }
     }
 

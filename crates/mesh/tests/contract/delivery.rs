@@ -118,3 +118,19 @@ async fn a_lost_server_ends_its_requests_once() {
     let (ended, ()) = futures::join!(pending, lost);
     assert_eq!(ended.map(|_| ()).map_err(|error| error.kind()), Err(ErrorKind::Unavailable));
 }
+
+#[tokio::test]
+async fn a_shutdown_lets_accepted_work_answer() {
+    let (server, client, seen) = pair(RouterOptions::default()).await;
+    let pending = request::<Json<usize>>(&client, "sleep");
+    let ends = async {
+        until("it runs", || seen.load(Ordering::SeqCst) == 1).await;
+        server.shutdown(SOON).await
+    };
+    let (ended, shutdown) = futures::join!(pending, ends);
+    assert_eq!(ended.map(|json| json.0), Ok(0), "its reply arrives");
+    assert_eq!(shutdown, routemesh::Shutdown::Stopped);
+    until("it is gone", || client.status("game").is_ok_and(|s| s.ready_peers() == 0)).await;
+    let after = request::<Json<usize>>(&client, "x").await.map(|_| ());
+    assert!(matches!(after, Err(CallError::NoTarget(_))), "{after:?}");
+}
