@@ -89,7 +89,7 @@ impl World {
                 biased;
                 () = leaving(self, ask.manner.leaves_after) => Seen::Left,
                 seen = self.ctx.timeout(CLIENT_TIME, reading.run()) => {
-                    seen.unwrap_or_else(|_| out_of_time(desk))
+                    seen.unwrap_or_else(|_| out_of_time(desk, &ask.manner))
                 }
             }
         };
@@ -99,8 +99,9 @@ impl World {
 }
 
 /// The client's own bound passed (db-forward §5.2), which a console that works never lets happen.
-fn out_of_time(desk: &Desk) -> Seen {
-    match desk.has_stalled() {
+/// Whoever dawdles is behind by the lines that the response holds, and so sees its end later.
+fn out_of_time(desk: &Desk, manner: &Manner) -> Seen {
+    match desk.has_stalled() || !manner.dawdles.is_zero() {
         true => Seen::sentence("DBF-12"),
         false => Seen::Wrong("a read beyond the client's own time".into()),
     }

@@ -27,12 +27,6 @@ const A_MOMENT: Duration = Duration::from_secs(4);
 /// What the console still needs when a queue entry is there: the bump has its own 5 s.
 const AFTER_THE_ENTRY: Duration = Duration::from_secs(6);
 
-/// Boxes that start at one moment look at their serial at moments further apart than this.
-const IN_STEP: Duration = Duration::from_millis(100);
-
-/// Fewer boxes than this may meet by chance.
-const FLEET: usize = 4;
-
 impl History {
     /// J3: a box steps away from a read only for another that holds it, and whoever holds a read
     /// and lives ends it.
@@ -113,36 +107,6 @@ impl History {
             }
         }
         broken
-    }
-
-    /// A fleet that starts at one moment does not poll at one moment.
-    pub(super) fn fleets_part(&self) -> Broken {
-        let mut starts: BTreeMap<u64, Vec<(usize, &str)>> = BTreeMap::new();
-        for (at, entry) in self.entries.iter().enumerate() {
-            if matches!(&entry.event, Event::Machine(what) if what.starts_with("boot")) {
-                starts.entry(entry.at_ms).or_default().push((at, entry.who));
-            }
-        }
-        let mut broken = Broken::new();
-        for (start, boxes) in starts.into_iter().filter(|(_, boxes)| boxes.len() >= FLEET) {
-            let first_looks = boxes.iter().filter_map(|(at, who)| self.first_look(*at, who));
-            let looks: Vec<u64> = first_looks.collect();
-            let (Some(first), Some(last)) = (looks.iter().min(), looks.iter().max()) else {
-                continue;
-            };
-            if looks.len() >= FLEET && Duration::from_millis(last - first) < IN_STEP {
-                broken.push(format!("P1: {} boxes of {start} ms poll in step", looks.len()));
-            }
-        }
-        broken
-    }
-
-    fn first_look(&self, from: usize, who: &str) -> Option<u64> {
-        let look = |entry: &&Entry| match &entry.event {
-            Event::Sent(Op::Get, key) => entry.who == who && key.starts_with("control/serial/"),
-            _ => false,
-        };
-        self.entries[from..].iter().find(look).map(|entry| entry.at_ms)
     }
 
     /// The reads of which a result was sent, at least once: after a cancel nobody waits for it.
