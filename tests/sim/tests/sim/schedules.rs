@@ -1,12 +1,14 @@
 //! Seeded schedules: everything at once, held against the invariants.
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use carlos_tests_sim::schedule::{Report, play};
 
-/// How many schedules CI runs; `CARLOS_SIM_SCHEDULES` sets another number, nightly 20,000.
+/// How many schedules CI runs, from seed 0; `CARLOS_SIM_SCHEDULES` and `CARLOS_SIM_FIRST` set
+/// another number and beginning.
 const SCHEDULES: u64 = 2_000;
 
 /// So many failures say what is wrong; more of them only take time.
@@ -42,7 +44,11 @@ const FAULTS: [&str; 22] = [
 fn schedules_keep_the_invariants() {
     match number("CARLOS_SIM_SEED") {
         Some(seed) => replay(seed),
-        None => play_all(number("CARLOS_SIM_SCHEDULES").unwrap_or(SCHEDULES)),
+        None => {
+            let first = number("CARLOS_SIM_FIRST").unwrap_or_default();
+            let count = number("CARLOS_SIM_SCHEDULES").unwrap_or(SCHEDULES);
+            play_all(first..first + count);
+        }
     }
 }
 
@@ -54,8 +60,9 @@ fn replay(seed: u64) {
     assert!(report.broken.is_empty(), "seed {seed}:\n{}", report.broken.join("\n"));
 }
 
-fn play_all(count: u64) {
-    let Played { played, tally, failed } = play_on_all_processors(count);
+fn play_all(seeds: Range<u64>) {
+    let count = seeds.end - seeds.start;
+    let Played { played, tally, failed } = play_on_all_processors(seeds);
     println!("{played} schedules: {tally:?}");
     assert!(failed.is_empty(), "{} of {played} schedules:\n{}", failed.len(), failed.join("\n"));
     if count >= SCHEDULES {
@@ -97,14 +104,14 @@ impl Played {
     }
 }
 
-/// Runs seeds 0 to `count`, or until enough of them failed.
-fn play_on_all_processors(count: u64) -> Played {
-    let (next, played) = (AtomicU64::new(0), Mutex::new(Played::default()));
+/// Runs these seeds, or until enough of them failed.
+fn play_on_all_processors(seeds: Range<u64>) -> Played {
+    let (next, played) = (AtomicU64::new(seeds.start), Mutex::new(Played::default()));
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let play_on = || {
         while played.lock().unwrap().failed.len() < ENOUGH {
             let seed = next.fetch_add(1, Ordering::SeqCst);
-            if seed >= count {
+            if seed >= seeds.end {
                 break;
             }
             let report = play(seed);
