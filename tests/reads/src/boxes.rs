@@ -1,16 +1,19 @@
 //! Real agents whose workers are the real worker program.
 
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use carlos_box_agent::{
-    AgentConfig, ChildWorkerHost, CrashHook, CrashPoint, FolderDisk, Ports, StoreReplicas,
-    WorkerCommand,
+    AgentConfig, Census, ChildWorkerHost, CrashHook, CrashPoint, FolderDisk, Ports,
+    SocketWorkerHost, StoreReplicas, WorkerCommand, WorkerHost,
 };
 use carlos_bucket::layer::{Inner, Op};
-use carlos_bucket::{Bucket, Pace};
+use carlos_bucket::{Bucket, Context, Pace};
 use carlos_protocol::ids::{BoxName, Region};
 use carlos_protocol::keys::Key;
 use carlos_protocol::records::{DB_READ_CAPABILITY, Status};
@@ -42,6 +45,60 @@ pub struct BoxPlan {
     pub data: Inner,
     /// How exact the data bucket's listing times are.
     pub resolution: Resolution,
+    /// Starts its workers in the place of the box, as in a container.
+    pub listener: Option<Arc<Listener>>,
+}
+
+/// `db-worker --listen`: workers that are nobody's children here. Dropping it ends it as a kill
+/// does.
+pub struct Listener {
+    child: Child,
+    /// The sockets, and the scratch.
+    dir: TempDir,
+}
+
+impl Listener {
+    /// Starts one for this process's user, with scratch of its own, and waits until it listens.
+    pub fn start() -> Arc<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("scratch")).unwrap();
+        let uid = dir.path().metadata().unwrap().uid();
+        let child = Command::new(programs::worker())
+            .arg("--listen")
+            .arg(dir.path().join("socket"))
+            .args(["--peer-user", &uid.to_string(), "--scratch"])
+            .arg(dir.path().join("scratch"))
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let count = dir.path().join("socket.count");
+        while UnixStream::connect(&count).is_err() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Arc::new(Self { child, dir })
+    }
+
+    /// Workers that run, or have left something behind.
+    pub fn workers(&self) -> usize {
+        std::fs::read_dir(self.scratch()).unwrap().count()
+    }
+
+    fn scratch(&self) -> PathBuf {
+        self.dir.path().join("scratch")
+    }
+
+    fn host(&self, context: &Context) -> SocketWorkerHost {
+        let socket = self.dir.path().join("socket");
+        let census = Census::listener(&socket);
+        SocketWorkerHost::new(context.clone(), socket, census)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 /// An agent that runs until it is dropped, which ends it as a kill does.
@@ -123,6 +180,7 @@ impl World {
             prefix: PREFIX.to_owned(),
             data: self.data.clone(),
             resolution: Resolution::Full,
+            listener: None,
         }
     }
 
@@ -143,12 +201,20 @@ impl World {
         let view = View::of(self.deployment.clone(), &context);
         let data = View::of(plan.data, &context);
         let scratch = tempfile::tempdir().unwrap();
-        let command = WorkerCommand { program: programs::worker(), args: Vec::new() };
-        let root = scratch.path().to_owned();
-        let workers = ChildWorkerHost::new(context.clone(), command, root.clone());
+        let root = match &plan.listener {
+            Some(listener) => listener.scratch(),
+            None => scratch.path().to_owned(),
+        };
+        let workers: Arc<dyn WorkerHost> = match &plan.listener {
+            Some(listener) => Arc::new(listener.host(&context)),
+            None => {
+                let command = WorkerCommand { program: programs::worker(), args: Vec::new() };
+                Arc::new(ChildWorkerHost::new(context.clone(), command, root.clone()))
+            }
+        };
         let replicas = StoreReplicas::new(data.store.clone(), &plan.prefix, plan.resolution);
         let bucket = Bucket::new(view.store.clone(), context);
-        let (workers, disk) = (Arc::new(workers), Arc::new(FolderDisk(root)));
+        let disk = Arc::new(FolderDisk(root));
         let gates = Gates::default();
         let mut ports = Ports::new(bucket, Some(Arc::new(replicas)), workers, disk);
         ports.crash = Arc::new(gates.clone());

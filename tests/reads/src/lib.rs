@@ -20,7 +20,7 @@ mod replica;
 mod stores;
 mod world;
 
-pub use boxes::{BoxPlan, Gates, RunningBox};
+pub use boxes::{BoxPlan, Gates, Listener, RunningBox};
 pub use client::{Asked, Finished, Open, Ran, Refused};
 pub use console::{RunningConsole, quick};
 pub use hostile::{Forger, later_version};
