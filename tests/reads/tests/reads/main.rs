@@ -4,6 +4,7 @@
 mod bad_objects;
 mod parity;
 mod people;
+mod t12;
 mod t15;
 mod t16;
 mod t18;
