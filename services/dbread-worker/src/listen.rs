@@ -241,7 +241,7 @@ impl Nursery<'_> {
     }
 
     /// Says how many workers hold scratch. Whoever hears nothing knows nothing.
-    fn answer(&mut self, mut connection: UnixStream) {
+    fn answer(&self, mut connection: UnixStream) {
         let Some(foreign) = self.sweep() else { return };
         let running = u32::try_from(self.children.len() + foreign).unwrap_or(u32::MAX);
         let line = Running { running }.to_bytes();
