@@ -16,6 +16,7 @@ pub mod replica;
 pub mod rows;
 pub mod seeds;
 pub mod smoke;
+pub mod worker;
 
 /// A target: its name, its function, and inputs that reach deep into it.
 #[derive(Clone, Copy)]
@@ -74,6 +75,8 @@ targets! {
     replica::replicas from replicas;
     replica::restores from ltx_files;
     rows::row_streams from row_streams;
+    worker::worker_conversations from conversations;
+    worker::worker_images from images;
 }
 
 /// The target of a name.

@@ -10,6 +10,8 @@ use carlos_protocol::tokens::{Token, TokenKind};
 use data_encoding::HEXLOWER;
 use serde_json::Value;
 
+pub use crate::worker::{conversations, images};
+
 /// Draws the same bytes each time, so that targets and seeds share keys.
 pub struct Fixed;
 
