@@ -144,7 +144,7 @@ fn sql_from_stdin_and_from_a_file() {
     assert_eq!(sent, ["SELECT 'from stdin'\n", "SELECT 'from a file'"]);
 
     ask(&["-"], b"SELECT '\xff'").failed(17, "this query cannot be sent to region uk");
-    ask(&["-"], &vec![b' '; 10_000_000]).failed(17, "can run at most 65536");
+    ask(&["-"], &vec![b' '; 10_000_000]).failed(17, "64 KB");
     ask(&["--file", "/no/such/file"], b"").failed(2, "/no/such/file");
 }
 
