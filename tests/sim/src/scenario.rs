@@ -23,7 +23,7 @@ use crate::world::World;
 pub struct Ground {
     /// An empty store.
     pub store: Inner,
-    /// How long the console lets an owner work; the seed's 20 minutes, or less where every look
+    /// How long the console lets an owner work; db-forward's 20 minutes, or less where every look
     /// into the store takes real time.
     pub owner_time: Duration,
 }
