@@ -361,7 +361,9 @@ mod tests {
         }
 
         #[test]
-        fn the_tokens_and_what_is_between_them_are_the_text(sql in "[-';\"/*(). \na\u{e9}x$:]{0,40}") {
+        fn the_tokens_and_what_is_between_them_are_the_text(
+            sql in "[-';\"/*(). \na\u{e9}x$:]{0,40}",
+        ) {
             let (mut tokens, mut end) = (Tokens(&sql), 0);
             while let Some(token) = tokens.next() {
                 let start = sql.len() - tokens.0.len() - token.len();

@@ -357,7 +357,10 @@ mod tests {
             let mut held: Vec<(Option<ReadSlot>, Reservation)> = Vec::new();
             for (what, size) in steps {
                 match what {
-                    0 => held.extend(admission.admit_read(count(0, 0)).ok().map(|(s, r)| (Some(s), r))),
+                    0 => {
+                        let admitted = admission.admit_read(count(0, 0)).ok();
+                        held.extend(admitted.map(|(slot, room)| (Some(slot), room)));
+                    }
                     1 => held.extend(admission.reserve_again(count(0, 0)).ok().map(|r| (None, r))),
                     2 => drop(held.pop()),
                     _ => {

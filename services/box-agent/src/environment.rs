@@ -19,7 +19,7 @@
 //! | `CARLOS_METRICS_LISTEN` | loopback address and port for `GET /metrics` | no metrics |
 //! | `CARLOS_METRICS_ALLOW_REMOTE` | `1` allows another address there | loopback only |
 //! | `CARLOS_DB_READ_PROBE_SECONDS` | how often readiness is probed, at least | 300 |
-//! | `CARLOS_DB_READ_SOCKET` | socket that starts a worker for each connection | workers are children |
+//! | `CARLOS_DB_READ_SOCKET` | socket that starts a worker for each connection | child processes |
 //! | `CARLOS_DB_READ_COUNT` | who counts its workers: `units` or `listener` | `units` |
 
 use std::io;

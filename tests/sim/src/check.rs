@@ -148,8 +148,8 @@ impl History {
         end.is_some_and(|end| end.at_ms < entry.at_ms)
     }
 
-    /// J1: the console begins no write of a read after its request ended, but one cancel. A write of
-    /// the same instant is none: what a process does and what ends it have no order there.
+    /// J1: the console begins no write of a read after its request ended, but one cancel. A write
+    /// of the same instant is none: what a process does and what ends it have no order there.
     fn the_console_ends_with_its_request(&self) -> Broken {
         let mut broken = Broken::new();
         let mut begun = BTreeSet::new();

@@ -3,8 +3,8 @@
 //!
 //! A sender may have `window` bytes under way that the peer has not put into mailboxes. For one
 //! owner of the peer the bound is what the others leave free:
-//! `outstanding(owner) + size <= window - outstanding(all)`. So a stuck owner holds at most half, two a third each, and there is always
-//! room for one more.
+//! `outstanding(owner) + size <= window - outstanding(all)`. So a stuck owner holds at most half,
+//! two a third each, and there is always room for one more.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -132,7 +132,8 @@ mod tests {
     }
 
     fn is_late<T>(answer: Result<T, ReadError>) -> bool {
-        matches!(answer, Err(ReadError::Store { source, .. }) if source.to_string().contains("within"))
+        let Err(ReadError::Store { source, .. }) = answer else { return false };
+        source.to_string().contains("within")
     }
 
     #[tokio::test(start_paused = true)]

@@ -40,7 +40,8 @@ const ANOTHER_VERSION: &str = "[Service]
 NoExecPaths=
 ExecPaths=
 ExecStart=
-ExecStart=/bin/sh -c 'printf \"\\\\000\\\\000\\\\000\\\\010\\\\001{\\\\042v\\\\042:9}\"; exec cat >/dev/null'
+ExecStart=/bin/sh -c 'printf \"\\\\000\\\\000\\\\000\\\\010\\\\001{\\\\042v\\\\042:9}\"; \
+exec cat >/dev/null'
 ";
 
 /// Each of them withdraws the box, which is back once it is repaired.
