@@ -77,6 +77,7 @@ macro_rules! text_name {
     };
 }
 
+/// From text by the type's own `parse`.
 macro_rules! string_conversions {
     ($name:ident) => {
         impl FromStr for $name {
@@ -96,6 +97,7 @@ macro_rules! string_conversions {
         }
     };
 }
+pub(crate) use string_conversions;
 
 text_name!(
     /// A region, for example `uk`.

@@ -1,13 +1,12 @@
 //! The way from one process to a bucket: it takes time, and everything on it is counted.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use carlos_bucket::Context;
-use carlos_bucket::layer::{Inner, Layer, Layered, Op};
-use futures::TryStreamExt as _;
+use carlos_bucket::layer::{Inner, Layer, Layered, Op, list_inner};
 use object_store::path::Path;
 use object_store::{
     Error, GetOptions, GetResult, ObjectMeta, PutOptions, PutPayload, PutResult, Result,
@@ -47,13 +46,13 @@ pub(crate) struct Landings(Arc<Mutex<Vec<(String, Duration)>>>);
 impl Landings {
     /// Everything so far, in order.
     pub(crate) fn all(&self) -> Vec<(String, Duration)> {
-        self.0.lock().unwrap().clone()
+        locked(&self.0).clone()
     }
 
     fn add(&self, key: &Path, at: Duration) {
         // Statuses are most of what is written and tell nothing here.
         if !key.as_ref().starts_with("control/status/") {
-            self.0.lock().unwrap().push((key.to_string(), at));
+            locked(&self.0).push((key.to_string(), at));
         }
     }
 }
@@ -72,16 +71,16 @@ impl Link {
 
     /// What was sent so far.
     pub(crate) fn requests(&self) -> Requests {
-        self.counts.lock().unwrap().requests
+        locked(&self.counts).requests
     }
 
     /// When a serial was looked at soon after the look before.
     pub(crate) fn quick_looks(&self) -> Vec<Duration> {
-        self.counts.lock().unwrap().quick_looks.clone()
+        locked(&self.counts).quick_looks.clone()
     }
 
     fn count(&self, add: impl FnOnce(&mut Requests)) {
-        add(&mut self.counts.lock().unwrap().requests);
+        add(&mut locked(&self.counts).requests);
     }
 
     fn note_look(&self, key: &Path) {
@@ -89,7 +88,7 @@ impl Link {
             return;
         }
         let now = self.ctx.monotonic();
-        let mut counts = self.counts.lock().unwrap();
+        let mut counts = locked(&self.counts);
         if counts.looked_at.is_some_and(|before| now - before < QUICK) {
             counts.quick_looks.push(now);
         }
@@ -104,6 +103,10 @@ impl Link {
         self.ctx.sleep(way).await;
         done
     }
+}
+
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().expect("nobody panics while counting")
 }
 
 #[async_trait]
@@ -144,11 +147,7 @@ impl Layer for Link {
         prefix: Option<&Path>,
         after: Option<&Path>,
     ) -> Result<Vec<ObjectMeta>> {
-        let pages = match after {
-            Some(after) => inner.list_with_offset(prefix, after),
-            None => inner.list(prefix),
-        };
-        let found: Result<Vec<_>> = self.pass(Op::List, pages.try_collect()).await;
+        let found = self.pass(Op::List, list_inner(inner, prefix, after)).await;
         let pages = found.as_ref().map_or(1, |found| found.len().div_ceil(PAGE).max(1));
         self.count(|sent| sent.list += pages as u64);
         found

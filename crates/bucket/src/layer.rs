@@ -126,7 +126,11 @@ impl<L: Layer> Layered<L> {
 
 type Listing = BoxStream<'static, Result<ObjectMeta>>;
 
-pub(crate) async fn list_inner(
+/// Everything that `inner` lists under `prefix`, behind `after` if that is given, in its order.
+///
+/// # Errors
+/// Those of the store.
+pub async fn list_inner(
     inner: &Inner,
     prefix: Option<&Path>,
     after: Option<&Path>,

@@ -209,7 +209,7 @@ fn in_utc() {
 #[test]
 fn local_time_is_utc_or_nothing_runs() {
     for (zone, test) in
-        [("UTC", "in_utc"), ("America/New_York", "in_another_zone"), ("XXX-1", "in_another_zone")]
+        [("UTC", "in_utc"), ("America/New_York", "in_another_zone"), ("CET-1", "in_another_zone")]
     {
         let status = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", test, "--ignored"])

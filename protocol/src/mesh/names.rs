@@ -7,7 +7,7 @@ use data_encoding::{BASE32_NOPAD, HEXLOWER};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::ids::IdError;
+use crate::ids::{IdError, string_conversions};
 use crate::{Entropy, draw};
 
 /// The longest name of a mesh, a channel or a packet, in bytes: one byte holds its length on a
@@ -60,27 +60,7 @@ macro_rules! free_name {
             }
         }
 
-        text_conversions!($name);
-    };
-}
-
-macro_rules! text_conversions {
-    ($name:ident) => {
-        impl FromStr for $name {
-            type Err = IdError;
-
-            fn from_str(text: &str) -> Result<Self, IdError> {
-                Self::parse(text)
-            }
-        }
-
-        impl TryFrom<String> for $name {
-            type Error = IdError;
-
-            fn try_from(text: String) -> Result<Self, IdError> {
-                Self::parse(&text)
-            }
-        }
+        string_conversions!($name);
     };
 }
 
@@ -201,7 +181,7 @@ impl From<Rid> for String {
     }
 }
 
-text_conversions!(Rid);
+string_conversions!(Rid);
 
 /// The readable part of an automatic routing ID: `[A-Za-z0-9._-]`, 1 to 64 characters.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -281,7 +261,7 @@ impl From<Generation> for String {
     }
 }
 
-text_conversions!(Generation);
+string_conversions!(Generation);
 
 /// A node's ed25519 public key, which its TLS end must prove to hold (decision 10).
 #[derive(Clone, Copy, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
@@ -327,7 +307,7 @@ impl From<Identity> for String {
     }
 }
 
-text_conversions!(Identity);
+string_conversions!(Identity);
 
 /// The largest weight (routemesh §5).
 pub const WEIGHT_MAX: u16 = 10_000;

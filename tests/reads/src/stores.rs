@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use carlos_bucket::Context;
 use carlos_bucket::fault::FaultStore;
 use carlos_bucket::hook::HookStore;
-use carlos_bucket::layer::{Inner, Layer, Layered, Op};
+use carlos_bucket::layer::{Inner, Layer, Layered, Op, list_inner};
 use object_store::path::Path;
 use object_store::{
     GetOptions, GetResult, ObjectMeta, ObjectStore as _, ObjectStoreExt as _, PutOptions,
@@ -94,11 +94,7 @@ impl Layer for Ledger {
         prefix: Option<&Path>,
         after: Option<&Path>,
     ) -> Result<Vec<ObjectMeta>> {
-        let pages = match after {
-            Some(after) => inner.list_with_offset(prefix, after),
-            None => inner.list(prefix),
-        };
-        let listed = futures::TryStreamExt::try_collect(pages).await;
+        let listed = list_inner(inner, prefix, after).await;
         self.note(Op::List, prefix.map(ToString::to_string).unwrap_or_default(), listed)
     }
 

@@ -9,10 +9,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use carlos_bucket::fault::{FaultStore, S3Model};
 use carlos_bucket::guard::WriteOnceGuard;
-use carlos_bucket::layer::{Inner, Layer, Layered, Op};
+use carlos_bucket::layer::{Inner, Layer, Layered, Op, list_inner};
 use carlos_bucket::shuffle::Shuffled;
 use carlos_bucket::{Context, Elapsed};
-use futures::TryStreamExt as _;
 use object_store::path::Path;
 use object_store::{
     Error, GetOptions, GetResult, ObjectMeta, ObjectStore as _, ObjectStoreExt as _, PutOptions,
@@ -179,13 +178,7 @@ impl Layer for Wire {
         prefix: Option<&Path>,
         after: Option<&Path>,
     ) -> Result<Vec<ObjectMeta>> {
-        let listing = async {
-            let pages = match after {
-                Some(after) => inner.list_with_offset(prefix, after),
-                None => inner.list(prefix),
-            };
-            pages.try_collect().await
-        };
+        let listing = list_inner(inner, prefix, after);
         self.pass(Op::List, prefix.map_or("", Path::as_ref), listing).await
     }
 

@@ -15,9 +15,8 @@ const CACHE_VARIABLE: &str = "CARLOS_ACCEPTANCE_CACHE";
 const SUITE_VARIABLE: &str = "CARLOS_ACCEPTANCE_SUITE";
 const SUITE: &str = "trixie";
 
-/// Where its packages come from, unless the variable says otherwise.
+/// Where its packages come from, unless it is where debootstrap takes them by itself.
 const MIRROR_VARIABLE: &str = "CARLOS_ACCEPTANCE_MIRROR";
-const MIRROR: &str = "http://deb.debian.org/debian";
 
 /// Beyond a minimal Debian: a service manager and its bus, user names of dynamic users, the
 /// certificates without which no S3 client is made, and a tool for addresses.
@@ -90,11 +89,10 @@ fn install_again(suite: &str, cache: &Path) -> Result<TempDir, String> {
 }
 
 fn install(suite: &str, folder: &Path) -> Result<(), String> {
-    let mirror = variable(MIRROR_VARIABLE).unwrap_or_else(|| MIRROR.to_owned());
     let made = Command::new("debootstrap")
         .args(["--variant=minbase", PACKAGES, suite])
         .arg(folder)
-        .arg(mirror)
+        .args(variable(MIRROR_VARIABLE))
         .stdin(Stdio::null())
         .output()
         .map_err(|error| format!("debootstrap: {error}"))?;
