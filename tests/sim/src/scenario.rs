@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carlos_bucket::Purpose;
+use carlos_bucket::fault::{Fault, Rule};
 use carlos_bucket::layer::{Inner, Op};
 use carlos_protocol::keys::{self, Key};
 use carlos_protocol::limits::{CANCEL_POLL, CONSOLE_PICKUP_WAIT, OWNER_GRACE, WORKER_EXIT};
@@ -55,10 +56,20 @@ enum Crash {
     /// The only box, when the store has done this and before it hears so; another run of it starts
     /// at once.
     BoxRestarts(Op, &'static str),
+    /// The only box's create of `picked` lands, and it does not learn so until this long after the
+    /// request: it hears then, or stops.
+    BoxUnsure(Then),
     /// The only box's worker, at any step.
     Worker,
     /// The person, after this long.
     Person(Duration),
+}
+
+/// How a box's doubt ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    Hears,
+    Stops,
 }
 
 /// What the person has in the end.
@@ -90,7 +101,9 @@ const fn scenario(
     Scenario { number, name, crash, leaves, sees }
 }
 
-use Crash::{Box as BoxAt, BoxRestarts, Console, ConsoleStops, OneOfTwo, Person, Worker};
+use Crash::{
+    Box as BoxAt, BoxRestarts, BoxUnsure, Console, ConsoleStops, OneOfTwo, Person, Worker,
+};
 use Sees::{NobodyCame, Nothing, Rows, Unfinished, UnfinishedAtLast};
 
 /// Every scenario, by number.
@@ -135,6 +148,8 @@ pub const SCENARIOS: &[Scenario] = &[
         WHOLE,
         Rows,
     ),
+    scenario(35, "box: picked, heard of late", BoxUnsure(Then::Hears), INTERRUPTED, Unfinished),
+    scenario(36, "box: picked, in doubt", BoxUnsure(Then::Stops), OWNED, UnfinishedAtLast),
     scenario(41, "worker: anywhere", Worker, INTERRUPTED, Unfinished),
     scenario(51, "person: while it is queued", Person(QUEUED), GIVEN_UP, Nothing),
     scenario(52, "person: while it is read", Person(READING), CANCELLED, Nothing),
@@ -147,6 +162,8 @@ const GIVEN_UP: &[&str] = UNPICKED;
 
 /// After the 200, before any box has looked: an idle box looks every 2 s.
 const QUEUED: Duration = Duration::from_millis(1_150);
+/// Longer than a box asks whose a read is, and within the minutes in which it looks again.
+const IN_DOUBT: Duration = Duration::from_secs(40);
 /// While the worker works.
 const READING: Duration = Duration::from_secs(12);
 
@@ -220,6 +237,11 @@ impl Stage {
         }
         self.world.ctx.sleep(Duration::from_secs(5)).await;
         first.workers.behave(habits(crash));
+        if let BoxUnsure(_) = crash {
+            let silent = Rule::new(Op::Create, Fault::DoneInSilence);
+            first.line.faults.add(silent.on("/picked").always());
+            first.line.faults.add(Rule::new(Op::Get, Fault::Refused(500)).on("/picked").always());
+        }
         let cut = match crash {
             Console(op, part) => Some(self.desk.line.cut_after(op, part)),
             BoxRestarts(op, part) => Some(first.line.cut_after(op, part)),
@@ -311,6 +333,13 @@ async fn happen(crash: Crash, desk: &Desk, machine: &Machine) {
         BoxRestarts(..) => {
             machine.kill().await;
             machine.boot(None);
+        }
+        BoxUnsure(then) => {
+            machine.ctx().sleep(IN_DOUBT).await;
+            match then {
+                Then::Hears => machine.line.faults.clear(),
+                Then::Stops => machine.kill().await,
+            }
         }
         Worker | Person(_) => {}
     }
